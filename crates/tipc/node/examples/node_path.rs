@@ -1,5 +1,5 @@
-//! Compares the path through a `tipcd` between two programs of a node with TCP over loopback, in interleaved pairs of
-//! measurements.
+//! Compares two ways for two programs on one machine to communicate: through a `tipcd`, and by TCP over loopback. The
+//! measurements of the two are interleaved in pairs.
 //!
 //!     cargo run --release -p crossway-tipc-node --example node_path [ROUNDS [MS]]
 //!
@@ -94,7 +94,7 @@ fn rate(mut a: impl Channel, mut b: impl Channel, limit: Duration) -> f64 {
         }
     }
     a.send(&[1; SIZE]);
-    receiver.join().expect("the receiver ends well")
+    receiver.join().expect("the receiver does not panic")
 }
 
 /// Measures the round trip in microseconds.
@@ -115,7 +115,7 @@ fn round_trip(mut a: impl Channel, mut b: impl Channel, limit: Duration) -> f64 
     }
     let elapsed = begin.elapsed();
     a.send(&[1; SIZE]);
-    echo.join().expect("the echo ends well");
+    echo.join().expect("the echo does not panic");
     elapsed.as_secs_f64() * 1e6 / count as f64
 }
 

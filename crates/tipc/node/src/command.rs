@@ -35,8 +35,8 @@ const DESCRIPTORS_LEAST: u64 = 40;
 /// Maximum size in bytes of the answer to an operator, which may be a page of the name table.
 const OUTCOME_BYTES: usize = 2 << 20;
 
-/// Runs a node until SIGINT, SIGTERM or SIGHUP arrives (SIGHUP not if it is ignored, as with nohup) or, if requested,
-/// standard input ends.
+/// Runs a node until SIGINT, SIGTERM or SIGHUP arrives or, if requested, standard input ends. A SIGHUP that was ignored
+/// at the start (nohup) remains ignored.
 ///
 /// # Errors
 /// The error names the object that cannot be opened, and the remedy.

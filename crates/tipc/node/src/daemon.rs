@@ -119,8 +119,8 @@ impl Daemon {
         self.runner.unsent()
     }
 
-    /// Sends pending frames, waits for any event or at most `limit`, and handles it. Returns whether a watched descriptor is
-    /// readable.
+    /// Sends pending frames, waits for an event, at most for `limit`, and handles it. Returns whether a watched
+    /// descriptor is readable.
     ///
     /// # Errors
     /// [`RunnerError`] if waiting fails.
@@ -138,7 +138,7 @@ impl Daemon {
         self.runner.poll_notice().or_else(|| self.programs.service.poll_turned_away(now()))
     }
 
-    /// Returns the next event that does not only concern one program's socket.
+    /// Returns the next event that concerns more than a single program's socket.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.programs.service.unreported.pop_front()
     }

@@ -81,8 +81,9 @@ const fn why(reason: LinkDownReason) -> &'static str {
             "its oldest packet was not acknowledged despite retransmissions"
         }
         LinkDownReason::FragmentsLost => {
-            "IP fragments of its packets were lost on the path, or the peer's system had no memory left to reassemble them, despite \
-             retransmissions; the link comes up again with packets that IP need not fragment (mtu= on the bearer uses such packets from the start)"
+            "despite retransmissions, IP fragments of its packets were lost on the path, or the peer's system had no \
+             memory left to reassemble them; the link comes up again with packets that IP need not fragment (to use \
+             such packets from the start, set mtu= on the bearer)"
         }
         LinkDownReason::OutOfStep => "the ends are out of sync",
         LinkDownReason::PeerChanged => "the peer restarted or moved to another address",

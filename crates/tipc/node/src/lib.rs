@@ -1,8 +1,8 @@
 //! A TIPC node in user space, which runs the protocol's state machine on real bearers.
 //!
-//! [`Runner`] is a node with its event loop; [`Bearer`] sends and receives frames over UDP or Ethernet; [`BearerSpec`] parses a bearer
-//! specification. [`Service`] provides sockets to other processes, and a [`Daemon`] runs both in one loop. UDP needs no privilege;
-//! Ethernet needs CAP_NET_RAW.
+//! [`Runner`] is a node with its event loop; [`Bearer`] sends and receives frames over UDP or Ethernet; [`BearerSpec`]
+//! parses a bearer specification. [`Service`] provides sockets to other processes, and a [`Daemon`] runs both in one
+//! loop. UDP needs no privilege; Ethernet needs CAP_NET_RAW.
 
 mod admin;
 mod bearer;

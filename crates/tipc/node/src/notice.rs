@@ -8,8 +8,8 @@ use crossway_tipc_proto::addr::BearerId;
 /// A condition of a medium or of programs that is not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The system does not notify this process of changes to network devices. The removal of a device is therefore
-    /// noticed only by its silence.
+    /// The system does not notify this process of changes to network devices. The loss of a device or of its carrier is
+    /// therefore noticed only when its links fail.
     DeviceNotWatched {
         /// The bearer that uses the device.
         bearer: BearerId,
@@ -55,10 +55,7 @@ impl std::fmt::Display for Notice {
                 bearer.0
             ),
             Self::TurnedAway { program, why, count, largest_process, largest_user } => {
-                write!(
-                    f,
-                    "requests of programs that were refused: {count}; the last one was from "
-                )?;
+                write!(f, "refused programs and requests: {count}; the last one came from ")?;
                 match program {
                     Some(program) => write!(f, "process {} of user {}", program.pid, program.uid)?,
                     None => f.write_str("an unknown process")?,
@@ -91,7 +88,7 @@ mod tests {
         };
         assert_eq!(
             notice.to_string(),
-            "requests of programs that were refused: 3; the last one was from process 7 of user 1001: the maximum \
+            "refused programs and requests: 3; the last one came from process 7 of user 1001: the maximum \
              number of programs is connected (tipcd --clients): end some programs, or start the tipcd with a \
              higher limit; process 8 has the most connections: 16; user 1002 has the most connections: 700"
         );

@@ -91,7 +91,7 @@ pub struct TipcdOptions {
     /// Maximum number of other nodes to keep track of; further nodes are ignored until a known one is forgotten
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().peers, value_parser = at_least(1))]
     pub(crate) peers: usize,
-    /// Seconds without a link after which another node is forgotten
+    /// Seconds after which another node that has no link to this node is forgotten
     #[arg(long, value_name = "S", help_heading = "Limits", default_value_t = Limits::default().peer_forget.as_secs(), value_parser = seconds())]
     pub(crate) peer_forget: u64,
     /// Maximum number of sockets of all programs and the topology service together; the service has one, and one more

@@ -128,7 +128,8 @@ impl<G: Guard> Runner<G> {
         &mut self.node
     }
 
-    /// Sets the size in bytes requested for the socket buffers of bearers enabled from now on. The system may grant less.
+    /// Sets the size in bytes requested for the socket buffers of bearers enabled from now on. The system may grant
+    /// less.
     pub const fn set_socket_bytes(&mut self, bytes: usize) {
         self.socket_bytes = bytes;
     }

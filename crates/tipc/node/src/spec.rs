@@ -18,8 +18,8 @@ const UDP_PORT: u16 = 6118;
 ///
 /// Each address may include a port: `10.0.0.1:6200`, `[fd00::1]:6200`; the default is 6118. After the local address,
 /// `mtu=BYTES` sets the size of the largest packet that the bearer sends, not counting the IP and UDP headers
-/// (`udp:10.0.0.1,mtu=1472`); a link uses the smaller value of its two ends. The default is that of a kernel's bearer:
-/// 14,000 over IPv4, 1,280 over IPv6.
+/// (`udp:10.0.0.1,mtu=1472`); a link uses the smaller value of its two ends. The default is the same as for a kernel's
+/// bearer: 14,000 over IPv4, 1,280 over IPv6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BearerSpec {
     /// An Ethernet device: frames with TIPC's EtherType, 0x88ca.
@@ -54,7 +54,7 @@ impl BearerSpec {
 /// Why a bearer specification is invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SpecError {
-    /// The medium is not one of those that are supported.
+    /// The medium is not supported.
     #[error("bearer {0:?}: write eth:DEVICE or udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]")]
     Medium(String),
     /// The address is invalid.
@@ -65,7 +65,7 @@ pub enum SpecError {
     /// The port cannot be used.
     #[error("bearer address {0:?}: use a port from 1 to 65535, or omit it for 6118")]
     Port(String),
-    /// The local address is not that of a single host, or a remote has a different family.
+    /// The local address does not belong to a single host, or a remote has a different address family.
     #[error("bearer address {0}: use unicast addresses of hosts, either all IPv4 or all IPv6")]
     NotAHost(IpAddr),
     /// The packet size is out of range.

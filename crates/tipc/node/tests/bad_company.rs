@@ -1,5 +1,5 @@
-//! Stations on the medium that belong to a different cluster, use an address that is already in use, or send frames
-//! that are not TIPC. Each is counted or reported, and contact between the proper nodes continues.
+//! Tests nodes next to stations on the medium that belong to a different cluster, use an address that is already in
+//! use, or send frames that are not TIPC. Each is counted or reported, and contact between the proper nodes continues.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};

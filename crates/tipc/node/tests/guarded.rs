@@ -1,5 +1,5 @@
-//! Frames protected by an AEAD. Nodes with the same key make contact, nothing on the medium is readable, and frames
-//! that are not authentic are dropped.
+//! Tests frames that are protected by an AEAD. Nodes with the same key make contact, nothing on the medium is readable,
+//! and frames that are not authentic are dropped.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Bearers that receive a multicast group's packets while other bearers use the same port: those of a node with listed
-//! remotes on the same host, and those of the same node on another device.
+//! Tests bearers that receive a multicast group's packets while other bearers use the same port: bearers of a node with
+//! listed remotes on the same host, and bearers of the same node on another device.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
-//! Frames of equal length to one station are sent as one message that the system splits, and received as one message
-//! that the system has joined (UDP_SEGMENT, UDP_GRO). Such runs are counted over loopback and between two namespaces,
-//! with devices that do or do not split in hardware, and when the system refuses. Over Ethernet, many frames are sent
-//! in one call.
+//! Tests runs: frames of equal length to one station, which are sent as one message that the system splits, and
+//! received as one message that the system has joined (UDP_SEGMENT, UDP_GRO). Such runs are counted over loopback and
+//! between two namespaces, with devices that do or do not split in hardware, and when the system refuses. Over
+//! Ethernet, many frames are sent in one call.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};

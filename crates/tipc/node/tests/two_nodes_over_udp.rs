@@ -1,5 +1,5 @@
-//! Two nodes in this process over real UDP sockets: they discover each other, set up a link, exchange their names and
-//! disconnect in an orderly way.
+//! Tests two nodes in this process over real UDP sockets: they discover each other, set up a link, exchange their names
+//! and disconnect in an orderly way.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -90,7 +90,11 @@ fn nodes_link_up_share_names_and_part() {
     run_until(&mut two, &mut one, "the end of the link", |e| {
         matches!(e, Event::LinkDown { reason: LinkDownReason::PeerStopping, .. })
     });
-    assert_eq!(two.node().names().count_of(NodeAddr(1)), 0, "a lost node takes its bindings along");
+    assert_eq!(
+        two.node().names().count_of(NodeAddr(1)),
+        0,
+        "the bindings of a lost node are removed"
+    );
 }
 
 #[test]

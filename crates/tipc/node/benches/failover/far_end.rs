@@ -1,5 +1,5 @@
-//! The end of the traffic that runs in a guest, on the TIPC of the guest's kernel. It answers queries about what it has
-//! observed.
+//! The far end of the traffic: a program in a guest that uses the TIPC of the guest's kernel. It answers queries about
+//! what it has observed.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -34,7 +34,7 @@ pub(crate) enum Question {
     Pause,
     /// The first time after the instant at which a link went down; 0 if none did.
     Down,
-    /// The total number of messages received. After this query, the guest's end exits.
+    /// The total number of messages received. After this query, the far end exits.
     Finish,
 }
 
@@ -80,7 +80,7 @@ fn watch_links() -> Arc<Mutex<Vec<u64>>> {
     downs
 }
 
-/// Runs the guest's end of the flows, and answers queries until it is asked to finish.
+/// Runs the far end of the flows, and answers queries until it is asked to finish.
 pub(crate) fn run() {
     let downs = watch_links();
     let flows = Flows::start_ends([None, Some(&Backend::Kernel)], PACE);

@@ -1,8 +1,9 @@
 //! Measures how long two `tipcd` processes, or a `tipcd` and the kernel of a guest, take to detect that one of two
 //! media was cut, and how long the traffic pauses, for several tolerances of the links.
 //!
-//! `cargo bench -p crossway-tipc-node --bench failover [-- --cuts 9] [--peer tipcd|kernel]`. Needs root, because it creates networks and
-//! boots a guest. It panics without printing figures unless all messages arrived once and in order.
+//! `cargo bench -p crossway-tipc-node --bench failover [-- --cuts 9] [--peer tipcd|kernel]`. Needs root, because it
+//! creates networks and boots a guest. It panics without printing figures unless all messages arrived once and in
+//! order.
 
 mod far_end;
 #[path = "../../tests/failover/flows.rs"]

@@ -27,8 +27,8 @@ use crate::tap::Tap;
 /// The kernel's name for the broadcast link.
 const BROADCAST_LINK: &str = "broadcast-link";
 
-/// Carries out an order. Returns the descriptors of the answer: that of a file with the outcome as JSON and, for some
-/// orders, a further one. Returns `None` if the order is left to the bearer thread, which answers later.
+/// Carries out an order. Returns the descriptors of the answer: a file with the outcome as JSON and, for some orders,
+/// one more. Returns `None` for an order that takes longer, which [`BearerJobs`] answers later.
 pub(crate) fn carry_out(
     runner: &mut Runner,
     service: &Service,
@@ -105,14 +105,14 @@ fn find(runner: &mut Runner, name: &str) -> Result<BearerId, String> {
     let names: Vec<_> = bearers.into_iter().map(|(_, name)| name).collect();
     Err(match names.len() {
         0 => format!("no bearer {name}: this node has no bearers; enable one first"),
-        _ => format!("no bearer {name}; existing bearers: {}", names.join(" and ")),
+        _ => format!("no bearer {name}; existing bearers: {}", names.join(", ")),
     })
 }
 
 fn add_remote(runner: &mut Runner, name: &str, remote: SocketAddr) -> Result<Outcome, String> {
     let id = find(runner, name)?;
     let udp = runner.bearer(id).and_then(|b| b.as_udp());
-    let udp = udp.ok_or_else(|| format!("bearer {name} is not a UDP bearer and has no remotes"))?;
+    let udp = udp.ok_or_else(|| format!("bearer {name} has no remotes: it is not a UDP bearer"))?;
     udp.add_remote(remote).map_err(|e| format!("remote {remote}: {e}"))?;
     let station = MediaAddr::Udp { ip: remote.ip(), port: remote.port() };
     runner.node().meet(now(), id, station);
@@ -123,7 +123,7 @@ fn remove_remote(runner: &mut Runner, name: &str, remote: SocketAddr) -> Result<
     let id = find(runner, name)?;
     let station = MediaAddr::Udp { ip: remote.ip(), port: remote.port() };
     let udp = runner.bearer(id).and_then(|b| b.as_udp());
-    let udp = udp.ok_or_else(|| format!("bearer {name} is not a UDP bearer and has no remotes"))?;
+    let udp = udp.ok_or_else(|| format!("bearer {name} has no remotes: it is not a UDP bearer"))?;
     udp.remove_remote(remote).map_err(|e| format!("remote {remote}: {e}"))?;
     // The peer is notified by the link's last frame, which is still sent.
     runner.node().part_from(now(), id, station).map_err(|e| e.to_string())?;
@@ -145,7 +145,7 @@ fn find_link(runner: &mut Runner, name: &str) -> Result<(NodeAddr, BearerId), St
     let names: Vec<_> = links.into_iter().map(|(_, _, name)| name).collect();
     Err(match names.len() {
         0 => format!("no link {name}: this node has no links"),
-        1..=8 => format!("no link {name}; existing links: {}", names.join(" and ")),
+        1..=8 => format!("no link {name}; existing links: {}", names.join(", ")),
         _ => format!("no link {name}; `crossway tipc link list` shows the links"),
     })
 }

@@ -18,8 +18,8 @@ use super::bearers::{bearer_name, bearer_names, media};
 use crate::runner::Runner;
 use crate::service::{LaneCounts, Service};
 
-/// Number of bindings per page of the name table. Such a page takes a few milliseconds of work, so links are not
-/// delayed.
+/// Number of bindings per page of the name table. A page of this size takes only a few milliseconds to build, so links
+/// do not fail in the meantime.
 const PAGE: usize = 4_096;
 
 fn hex(addr: NodeAddr) -> String {
@@ -101,7 +101,8 @@ pub(super) fn monitor(runner: &mut Runner) -> MonitorView {
     MonitorView { threshold: node.monitor_threshold(), bearers }
 }
 
-/// Returns a link's name, `OWN:INTERFACE-PEER:INTERFACE`. The peer's interface is unknown before the peer has answered.
+/// Returns a link's name, `OWN:INTERFACE-PEER:INTERFACE`. The peer's interface is shown as `unknown` until the peer has
+/// answered.
 pub(crate) fn name_of_link(node: &Node, peer: &PeerReport, link: &LinkReport) -> String {
     let own = node.id().map(|id| id.to_string()).unwrap_or_default();
     let bearer = node.bearers().find(|b| b.id == link.bearer);

@@ -15,8 +15,8 @@ use super::{BearerOpenError, set_buffers};
 /// Size in bytes of the ring that holds received frames until they are read.
 const RING_BYTES: usize = 8 << 20;
 
-/// Size in bytes of the ring from which frames are sent. It has room for more frames than one turn of the node sends,
-/// because frames in the device's queue still occupy the ring, and is small enough to stay in a CPU's cache.
+/// Size in bytes of the ring from which frames are sent. It has room for more frames than the node sends in one turn,
+/// because frames in the device's queue still occupy the ring. It is small enough to stay in a CPU's cache.
 const SEND_RING_BYTES: usize = 512 << 10;
 
 const ETHER_TYPE: u16 = 0x88ca;

@@ -70,7 +70,7 @@ fn remedy(error: &OsError) -> &'static str {
             "use an address of this host (`ip address` shows them)"
         }
         Errno::NODEV if error.call.starts_with("setsockopt") => {
-            "name a device with IPv6 for the multicast group (udp:ADDRESS%DEVICE), or list the remotes \
+            "specify a device that has IPv6, for the multicast group (udp:ADDRESS%DEVICE), or list the remotes \
              (udp:ADDRESS,REMOTE)"
         }
         Errno::NODEV | Errno::NXIO => "use a network device of this host (`ip link` shows them)",
@@ -222,8 +222,8 @@ impl Bearer {
         }
     }
 
-    /// The addresses on this medium to which a frame must be sent: one address, or that of each remote. There are none
-    /// for an address of a different medium; discovery does not accept such addresses.
+    /// The addresses on this medium to which a frame must be sent: one address, or the address of each remote. Empty
+    /// for an address of a different medium, which discovery would not have accepted.
     pub fn recipients(&self, dest: &Destination) -> impl Iterator<Item = Recipient> + use<'_> {
         let station = |b: &EthernetBearer, mac| Some(Recipient::Station(b.header_to(mac)));
         let (one, many) = match (self, dest) {
@@ -265,9 +265,9 @@ impl Bearer {
         }
     }
 
-    /// Sends frames in one call, without waiting, at most [`crossway_sys::records::MOST_SENT`]. Returns the number
-    /// sent. If the caller does not send the others again, they are lost like frames on the medium, which the protocol
-    /// repairs. A UDP bearer sends a run of frames of equal length to one station as one message, as long as the system
+    /// Sends at most [`crossway_sys::records::MOST_SENT`] frames in one call, without waiting. Returns the number sent.
+    /// If the caller does not send the others again, they are lost, and the protocol repairs that like any loss on the
+    /// medium. A UDP bearer sends a run of frames of equal length to one station as one message, as long as the system
     /// accepts such messages.
     ///
     /// # Errors
@@ -292,7 +292,7 @@ impl Bearer {
         }
     }
 
-    /// Returns the error after which runs of frames are no longer sent as one message, if any. Only the first call
+    /// Returns the error that made the bearer stop sending runs of frames as one message, if any. Only the first call
     /// returns it.
     pub(crate) const fn take_refusal(&mut self) -> Option<Errno> {
         match self {

@@ -42,7 +42,7 @@ pub struct UdpBearer {
     /// Maximum length in bytes of frames that fit into the device's MTU, so that runs of them are sent as one message;
     /// 0 if each frame is sent separately.
     segment_max: usize,
-    /// The error after which runs are no longer sent as one message; `None` if there is none or it has been fetched.
+    /// The error that made the bearer stop sending runs as one message; `None` if there is none or it has been fetched.
     refusal: Option<Errno>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum RemoteError {
     /// The bearer already has this remote.
     #[error("the bearer already has this remote")]
     Exists,
-    /// The address has a different family than the bearer's, or is not that of a single host.
+    /// The address has a different family from the bearer's, or does not belong to a single host.
     #[error("expected a unicast address of the bearer's address family")]
     NotAHost,
     /// The remote is the last one, and a bearer needs at least one.
@@ -156,7 +156,7 @@ impl UdpBearer {
         })
     }
 
-    /// Sends frames in one call, runs of them as one message each if the system can split these.
+    /// Sends frames in one call. If the system can split messages, each run of frames is sent as one message.
     ///
     /// A run that the system refuses is sent frame by frame. If that succeeds, splitting was the problem (a device
     /// without checksum offload before Linux 6.11, IPsec, or a path with a smaller MTU than the device), and runs are
@@ -184,7 +184,7 @@ impl UdpBearer {
         self.segment_max
     }
 
-    /// Returns the error after which runs are no longer sent as one message, if any. Only the first call returns it.
+    /// Returns the error that made the bearer stop sending runs as one message, if any. Only the first call returns it.
     pub(super) const fn take_refusal(&mut self) -> Option<Errno> {
         self.refusal.take()
     }

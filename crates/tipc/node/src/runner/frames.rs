@@ -21,8 +21,8 @@ const BATCHES_PER_TURN: usize = 2;
 const FRAMES_PER_TURN: usize = BATCHES_PER_TURN * MOST;
 
 impl<G: Guard> Runner<G> {
-    /// Decides for each bearer whether arriving frames wake the loop: not while the bearer's pace sets the time at
-    /// which frames are fetched.
+    /// Decides for each bearer whether arriving frames wake the loop. They do not while the bearer's pace sets the time
+    /// at which frames are fetched.
     pub(super) fn hold_bearers(&mut self) -> Result<(), OsError> {
         for Attached { id, bearer, pace, held, .. } in &mut self.bearers {
             let hold = pace.next().is_some();

@@ -1,8 +1,9 @@
 //! Decides when a bearer's frames are fetched: as soon as one arrives or, during a bulk transfer, several at a time.
 //!
-//! On a link that is slower than the CPU, every frame of a transfer would wake the node and its program. During a transfer the
-//! node therefore fetches frames at intervals of a few frames. A transfer is recognised by many long frames in succession,
-//! without a pause and without a long frame in the opposite direction, so that neither requests nor their answers wait.
+//! On a link that is slower than the CPU, every frame of a transfer would wake the node and its program. During a
+//! transfer the node therefore fetches frames at intervals of a few frames. A transfer is recognised by many long
+//! frames in succession, without a pause and without a long frame in the opposite direction, so that neither requests
+//! nor their answers wait.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! A connected program: its control connection, and the memory with the state of its sockets that it shares with the
-//! service.
+//! A connected program: its control connection, and the shared memory that contains the state of its sockets.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -28,7 +27,7 @@ pub(super) struct Client {
     /// Whether no further requests are accepted. The program's entry is kept until its answers have been received or
     /// discarded.
     pub(super) ended: bool,
-    /// The reason why the program did not get a normal connection, if it occupies one of those reserved for operators.
+    /// The reason why the program did not get a normal connection, if it occupies a connection reserved for operators.
     pub(super) kept_place: Option<Refusal>,
 }
 

@@ -269,7 +269,7 @@ impl Service {
     }
 
     /// Allows the sending program to use the ring, if everything that the program has sent in other ways is already in
-    /// it.
+    /// the ring.
     pub(super) fn note_passed(&self, node: &Node, receiver: Place) {
         let Some(receiving) = self.sockets.get(receiver) else { return };
         let Some(direct) = receiving.direct() else { return };
@@ -356,8 +356,8 @@ impl Service {
         }
     }
 
-    /// Prepares the return of the first message that a program has not received from its ring to the message's sender:
-    /// passes the message to the node as if it had just been sent.
+    /// Prepares to return a message to its sender: passes the first message that a program has not received from its
+    /// ring to the node, as if the message had just been sent.
     pub(super) fn take_unread_direct(&self, now: Nanos, node: &mut Node, local: &mut Local) {
         let Some(direct) = local.direct().filter(|_| local.kind == SocketKind::Seqpacket) else {
             return;

@@ -1,7 +1,8 @@
-//! Messages to programs through shared memory: from the node to a socket's ring. A *bell*, a byte or a record of one
-//! byte in the socket's descriptor, announces them. See docs/decisions/0042 for the reasons.
+//! Passes messages from the node to a program through a ring in shared memory. A *bell*, a byte or a record of one byte
+//! in the socket's descriptor, announces them. See docs/decisions/0042 for the reasons.
 //!
-//! The program can write to the memory too: everything read from it is checked, and a program that writes invalid values loses its socket.
+//! The program can write to the memory, too. Everything read from the memory is therefore checked, and a program that
+//! writes invalid values loses its socket.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -95,8 +96,8 @@ impl Down {
         is_first
     }
 
-    /// Forgets the messages that the program has taken. A program that claims to have taken more than it was given only harms the senders of messages
-    /// that it did not read.
+    /// Forgets the messages that the program has taken. A program that claims to have taken more than it was given only
+    /// harms the senders of messages that it did not read.
     fn note_taken(&mut self) {
         let Ok(freed) = self.tx.freed() else { return };
         while self.unread.front().is_some_and(|(end, _)| *end <= freed) {

@@ -1,4 +1,4 @@
-//! Admission of programs: which are admitted, which are refused with a reason, and how long connections are kept.
+//! Decides which programs are admitted and which are refused with a reason, and how long connections are kept.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
@@ -91,8 +91,8 @@ impl Service {
         usize::try_from(fd.as_raw_fd()).is_ok_and(|number| number >= self.shares.first_kept())
     }
 
-    /// Tries to have a reserved connection free for an operator, and returns whether one is: if all are in use, closes
-    /// the one that has been idle longest, whose program can reconnect.
+    /// Makes sure that a reserved connection is free for an operator: if all are in use, closes the one that has been
+    /// idle longest, whose program can reconnect. Returns whether one is free.
     fn make_way(&mut self, epoll: &Epoll) -> bool {
         if self.in_kept_places.len() >= self.limits.operators
             && let Some(oldest) = self.in_kept_places.front().copied()

@@ -1,4 +1,5 @@
-//! What the node reports about sockets: changes, connections, and destinations that may have become unreachable.
+//! Handles what the node reports about sockets: changes, connections, and destinations that may have become
+//! unreachable.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +16,7 @@ use super::local::{Local, Phase};
 use super::token::Place;
 
 impl Service {
-    /// Handles the node's events. Those that do not only concern one socket's program are kept for the caller.
+    /// Handles the node's events. Events that concern more than the program of a single socket are kept for the caller.
     pub(crate) fn handle_events(&mut self, cx: &mut Context<'_>) {
         while let Some(event) = cx.node.poll_event() {
             self.handle_event(cx, &event);

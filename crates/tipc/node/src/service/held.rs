@@ -29,7 +29,7 @@ pub(super) struct Held {
     queue: VecDeque<Stalled>,
     /// Memory occupied by these messages, in bytes.
     bytes: usize,
-    /// While `bytes` is at least this, no further message is accepted in spite of congestion.
+    /// Limit of `bytes`. Once it is reached, no further message is accepted in spite of congestion.
     most: usize,
     /// Whether a message was accepted in spite of congestion since the program last read.
     relieved: bool,

@@ -1,4 +1,4 @@
-//! Messages from programs: read in batches, sent, and held back during congestion.
+//! Reads messages from programs in batches, sends them, and holds them back during congestion.
 
 use crossway_sys::records::MOST;
 use crossway_sys::{Errno, socket};
@@ -251,7 +251,7 @@ fn send_stalled(now: Nanos, node: &mut Node, local: &mut Local, undelivered: &mu
     moved
 }
 
-/// The destination in a message's header: `Some(None)` if the header names none, `None` if it is invalid.
+/// The destination in a message's header: `Some(None)` if the header contains none, `None` if the header is invalid.
 pub(super) fn destination(address: &[u8; SEND_HEADER_LEN]) -> Option<Option<Address>> {
     match u16::from_ne_bytes([address[0], address[1]]) {
         0 => Some(None),

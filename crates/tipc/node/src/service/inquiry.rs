@@ -1,4 +1,4 @@
-//! Programs' queries about sockets, nodes and links, and socket options.
+//! Answers programs' queries about sockets, nodes and links, and reads and sets socket options.
 
 use crossway_sys::Errno;
 use crossway_tipc_client::protocol::control::{RECEIVE_BYTES, SocketReport};
@@ -53,7 +53,7 @@ impl Service {
     }
 }
 
-/// The 16-byte identity of a node; zeros for a node without bearers that has none.
+/// The 16-byte identity of a node; zeros for this node if it has none because it has no bearers.
 pub(super) fn identity(node: &Node, address: u32) -> Answer {
     let id = if node.addr().unwrap_or_default().0 == address {
         Some(node.id().map_or([0; 16], |id| id.0))

@@ -1,4 +1,4 @@
-//! Limits of one node's programs, and what happens when they are exceeded.
+//! The limits that a node sets for its programs, and what happens when they are exceeded.
 
 use std::time::Duration;
 
@@ -84,8 +84,8 @@ impl ServiceLimits {
 /// Length in bytes from which a program's writes are long, so that its direct lane gets a larger ring.
 const LONG_WRITE: usize = 8 << 10;
 
-/// Maximum size in bytes of the ring of a direct lane for long writes, unless the lanes to the service are larger than
-/// a quarter of that.
+/// Maximum size in bytes of the ring of a direct lane for long writes. The ring is larger only if four times the size
+/// of a socket's own ring exceeds this limit.
 const LONG_RING_MAX: usize = 4 << 20;
 
 /// Maximum number of connection requests to one listening socket that its program has been offered and has not yet
@@ -108,8 +108,8 @@ pub(super) const MEAN_AT_FIRST: usize = 32 << 10;
 /// than a descriptor's capacity.
 pub(super) const BATCH_BYTES: usize = 256 << 10;
 
-/// Maximum number of full batches read from a descriptor before others get their turn and the messages are sent: small messages share packets, and
-/// large ones never fill a batch, because the descriptor holds too few of them.
+/// Maximum number of full batches read from a descriptor before others get their turn and the messages are sent: small
+/// messages share packets, and large ones never fill a batch, because the descriptor holds too few of them.
 pub(super) const BATCHES_PER_TURN: usize = 4;
 
 /// Maximum number of messages taken from a lane in a turn, the same as from a descriptor.

@@ -1,9 +1,8 @@
 //! Closes sockets: immediately, or after the data that their programs have sent.
 //!
 //! A send succeeds before its message fits into TIPC's window, so as much as a descriptor and a lane can hold may be
-//! waiting here. When a program shuts a connection down or closes it, that is therefore postponed until the peer has
-//! received all data. The service remembers whether it was a shutdown or a close, whatever happens to the program in
-//! the meantime.
+//! waiting here. The shutdown or close of a connection is therefore postponed until the peer has received all data. The
+//! service remembers whether it was a shutdown or a close, whatever happens to the program in the meantime.
 
 use crossway_sys::socket;
 use crossway_tipc_client::protocol::slot::Phase as SharedPhase;
@@ -39,7 +38,8 @@ impl Service {
         self.start_linger(cx, place);
     }
 
-    /// Keeps a socket whose program no longer exists, or wants to shut the connection down, until all data has been sent.
+    /// Keeps a socket whose program no longer exists, or wants to shut the connection down, until all data has been
+    /// sent.
     pub(super) fn start_linger(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         if local.lingers.is_some() {

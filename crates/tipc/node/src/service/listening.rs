@@ -1,4 +1,4 @@
-//! Accepts programs: the listening socket in the file system, which yields their control connections.
+//! The listening socket in the file system, on which programs open their control connections.
 
 use std::fs;
 use std::os::fd::OwnedFd;

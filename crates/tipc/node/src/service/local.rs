@@ -86,7 +86,7 @@ pub(super) struct Local {
     pub(super) watches_room: bool,
     /// Whether the contents of the descriptor must not be read, so that it polls unwritable for the program.
     pub(super) holds: bool,
-    /// Number of bytes still to be read from a stream that are only padding.
+    /// Number of bytes of padding still to be read from a stream's descriptor.
     pub(super) pad_owed: usize,
     pub(super) stalled: Held,
     /// Messages taken from the node and not yet written to the descriptor.
@@ -95,14 +95,14 @@ pub(super) struct Local {
     pub(super) out_sent: usize,
     /// Number of messages written to the descriptor.
     pub(super) pushed: u64,
-    /// Those of the messages written to the descriptor that the program may not have read, oldest first.
+    /// Messages that were written to the descriptor and that the program may not have read, oldest first.
     pub(super) unread: VecDeque<Unread>,
     /// How the connection ended, a TIPC error code; `None` while it has not ended. The end is reported when `out` is
     /// empty.
     pub(super) end: Option<u8>,
-    /// The time at which to stop sending data that precedes the end, unless some of it has been sent by then. Set if
-    /// the program has closed the socket, or wants to shut the connection down, before all its data was sent; otherwise
-    /// `None`.
+    /// The time at which to stop sending data that precedes the end. It is postponed whenever some of that data is
+    /// sent. Set if the program has closed the socket, or wants to shut the connection down, before all its data was
+    /// sent; otherwise `None`.
     pub(super) lingers: Option<Nanos>,
     /// Whether the program wants to shut the connection down, which is postponed until the data sent before has been
     /// sent on. The value stays true if the program closes the socket in the meantime.

@@ -161,8 +161,8 @@ impl Service {
         self.clients.len()
     }
 
-    /// Number of programs and requests refused since the start; requests are counted if they were refused because too
-    /// many descriptors were in flight.
+    /// Number of programs refused since the start, plus the number of requests refused because too many descriptors
+    /// were in flight.
     pub const fn turned_away(&self) -> u64 {
         self.turned_away.count
     }

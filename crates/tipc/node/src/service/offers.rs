@@ -77,7 +77,7 @@ impl Service {
         false
     }
 
-    /// Reads a program's answer to an offer. A byte accepts the request; the end of the descriptor refuses it.
+    /// Reads a program's answer to an offer. A byte accepts the request; closing the descriptor refuses it.
     pub(super) fn read_answer(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         if !matches!(local.phase, Phase::Offered { .. }) {

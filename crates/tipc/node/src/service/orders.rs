@@ -24,7 +24,7 @@ impl Service {
         }
     }
 
-    /// The oldest pending order.
+    /// Removes and returns the oldest pending order, with the program that gave it.
     pub(crate) fn poll_order(&mut self) -> Option<(Place, Vec<u8>)> {
         self.orders.pop_front()
     }

@@ -1,4 +1,4 @@
-//! Messages to programs: moved from the node to their descriptors in batches, as far as there is room.
+//! Moves messages for programs from the node to the programs' descriptors, in batches and as far as there is room.
 
 use std::io::IoSlice;
 

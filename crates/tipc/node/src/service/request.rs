@@ -1,4 +1,4 @@
-//! Programs' requests on their control connections.
+//! Answers the requests that programs send on their control connections.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -346,7 +346,7 @@ fn bind(
     }
 }
 
-/// Joins a group as a struct tipc_group_req requests: type, instance, scope, flags.
+/// Joins a group, given the fields of a struct tipc_group_req: type, instance, scope, flags.
 fn join(
     now: Nanos,
     node: &mut Node,

@@ -1,5 +1,5 @@
-//! Limits the share of each process and each user in common resources, so that none can take everything: connections,
-//! and descriptors in flight.
+//! Limits each process's and each user's share of two common resources, connections and descriptors in flight, so that
+//! none can take everything.
 //!
 //! A descriptor passed to a program is in flight until the program has received it. The system limits the number of
 //! descriptors in flight of an unprivileged user to the number that a process may have open (unix(7), ETOOMANYREFS).
@@ -14,7 +14,7 @@ use crossway_tipc_client::protocol::refusal::Refusal;
 
 use super::limits::ServiceLimits;
 
-/// Smallest limit of the descriptors in flight to a process: enough for two answers.
+/// Smallest value of the limit on descriptors in flight to one process: enough for two answers.
 const PROCESS_LEAST: usize = 4;
 
 /// The least and the greatest number of descriptors reserved for operators.

@@ -1,4 +1,5 @@
-//! Messages from programs through their lanes: copied from shared memory and passed to the node, ahead of data written to the descriptor later.
+//! Passes messages from programs' lanes to the node. They are copied from shared memory, and passed on before data that
+//! is written to the descriptor later.
 //!
 //! A program puts data into its lane only when the node has received everything that was written to the descriptor
 //! ([`slot::SENT`] equals [`slot::TAKEN`]). Whenever something is read from the descriptor, the contents of the lane at
@@ -23,8 +24,8 @@ use super::{Context, Service};
 /// How much to take from a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// As much as one turn allows. While earlier messages are waiting, nothing, or for a program that gets relief (see
-    /// `held.rs`) the same as [`Extent::Whole`].
+    /// As much as one turn allows. While earlier messages are waiting, this means the same as [`Extent::Whole`] for a
+    /// program that gets relief (see `held.rs`), and nothing for others.
     Turn,
     /// All that the lane held at the start; nothing while earlier messages are waiting.
     Present,

@@ -1,5 +1,5 @@
-//! Direct lanes: two connected programs of one tipcd exchange messages without involving the tipcd, and everything else
-//! is the same as without lanes.
+//! Tests direct lanes: two connected programs of one tipcd exchange messages without involving the tipcd, and
+//! everything else is the same as without lanes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -84,7 +84,7 @@ fn the_descriptor_polls_readable_exactly_while_something_is_there() {
             }
             assert!(!is_readable(&server));
             assert_eq!(server.recv(&mut raw, Patience::Now), Err(Errno::AGAIN));
-            assert_eq!(server.down_lane_bells(), Some(before + 1), "one bell for the burst");
+            assert_eq!(server.down_lane_bells(), Some(before + 1), "one bell for all messages");
         }
     }
 }

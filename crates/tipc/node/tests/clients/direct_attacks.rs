@@ -1,5 +1,5 @@
-//! A program that violates the rules for the memory that it shares with its peer. It only harms its own connection: the
-//! peer's calls return, other programs are not disturbed, and nothing is left behind.
+//! Tests a program that violates the rules for the memory that it shares with its peer. The program only harms its own
+//! connection: the peer's calls return, other programs are not disturbed, and nothing is left behind.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};

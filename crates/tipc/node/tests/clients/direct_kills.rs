@@ -1,6 +1,6 @@
-//! A program that is killed at any instant while it exchanges messages by direct lanes. Its peer receives what the
-//! program had sent by then, in order, and then the end; nothing is left behind. `CROSSWAY_DIRECT_KILLS=1000` kills
-//! that many programs.
+//! Tests a program that is killed at any instant while it exchanges messages through direct lanes. Its peer receives
+//! what the program had sent by then, in order, and then the end; nothing is left behind. `CROSSWAY_DIRECT_KILLS=1000`
+//! kills that many programs.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

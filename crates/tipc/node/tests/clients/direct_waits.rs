@@ -1,6 +1,6 @@
-//! Receivers that block until a message arrives through a lane. The blocking call itself receives the bell (the message
-//! in the socket that announces data in the ring; see `crossway_ring::doorbell`), and whatever the receiver does not
-//! take remains visible to others.
+//! Tests receivers that block until a message arrives through a lane. The blocking call itself receives the bell (the
+//! message in the socket that announces data in the ring; see `crossway_ring::doorbell`), and whatever the receiver
+//! does not take remains visible to others.
 
 use std::thread::{ScopedJoinHandle, scope};
 use std::time::{Duration, Instant};
@@ -36,8 +36,8 @@ fn blocked<'a, T>(socket: &NodeSocket, thread: ScopedJoinHandle<'a, T>) -> Scope
     thread
 }
 
-/// Returns sites with connections. The second end of the first connection receives through a direct lane, that of the
-/// second through a lane that tipcd fills.
+/// Returns sites with connections. The second end of the first connection receives through a direct lane; the second
+/// end of the second connection receives through a lane that tipcd fills.
 fn pairs(kind: SocketKind) -> [(Site, NodeSocket, NodeSocket); 2] {
     let by_peer = direct::site();
     let (client, server) = direct::pair(&by_peer, kind);

@@ -1,5 +1,5 @@
-//! Receiving through shared memory works as through the descriptor: messages arrive once and in order, and the
-//! descriptor polls accordingly.
+//! Tests that receiving through shared memory works as through the descriptor: messages arrive once and in order, and
+//! the descriptor polls accordingly.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -85,7 +85,7 @@ fn a_burst_rings_once_and_what_was_read_does_not_poll_readable() {
         }
         assert!(!is_readable(&server));
         assert_eq!(server.recv(&mut raw, Patience::Now), Err(Errno::AGAIN));
-        assert_eq!(server.down_lane_bells(), Some(before + 1), "one bell for the burst");
+        assert_eq!(server.down_lane_bells(), Some(before + 1), "one bell for all messages");
     }
 }
 
@@ -120,7 +120,10 @@ fn what_the_descriptor_held_when_the_lane_began_comes_first() {
         for _ in 0..40 {
             receive();
         }
-        assert!(server.down_lane_bells().is_some(), "the lane began amid the first fifty");
+        assert!(
+            server.down_lane_bells().is_some(),
+            "the lane was not switched on during the first fifty messages"
+        );
         send(20);
         for _ in 0..30 {
             receive();
@@ -269,7 +272,7 @@ fn a_stream_of_a_hundred_megabytes_arrives_byte_by_byte_in_parts_of_all_sizes() 
             assert!(len > 0, "the end after {got}");
             assert!(
                 (got..).zip(&buf[..len]).all(|(at, byte)| *byte == pattern(at)),
-                "within {len} bytes from {got} on"
+                "wrong data within {len} bytes from offset {got}"
             );
             got += len as u64;
         }
@@ -305,7 +308,7 @@ fn the_end_comes_behind_what_was_sent_also_when_the_tipcd_is_killed() {
         if shuts {
             client.shutdown().unwrap();
         } else {
-            until("the last of them", || server.option(SocketOption::ReceiveQueueDepth) == Ok(200));
+            until("the last message", || server.option(SocketOption::ReceiveQueueDepth) == Ok(200));
             let pid = site.tipcd().pid();
             crossway_sys::proc::kill_exactly(pid, crossway_sys::proc::started_ticks(pid).unwrap());
         }

@@ -1,6 +1,7 @@
-//! Connections on which a program sends more data than a window, then shuts the connection down and closes the socket
-//! immediately, with and without lanes. The other end reads all data, and then the end. `CROSSWAY_ORDERLY_ENDS=10000`
-//! makes this number of connections of each kind in each configuration; by default, there are only a few.
+//! Tests connections on which a program sends more data than fits into a window, and then immediately shuts the
+//! connection down and closes the socket, with and without lanes. The other end reads all data, and then the end.
+//! `CROSSWAY_ORDERLY_ENDS=10000` makes this number of connections of each kind in each configuration; by default, there
+//! are only a few.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ const AT_ONCE: u32 = 4;
 const MESSAGES: usize = 400;
 const MESSAGE: usize = 1_000;
 
-/// Counts a connection. Returns whether it is one of the first `ends`, and so is to be made.
+/// Counts a connection. Returns whether the connection is one of the first `ends`, and so must still be tested.
 fn one_more(count: &AtomicU32, ends: u32) -> bool {
     count.fetch_add(1, Ordering::Relaxed) < ends
 }

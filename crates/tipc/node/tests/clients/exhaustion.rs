@@ -1,5 +1,5 @@
-//! Programs that use up resources, or send requests without receiving the answers. Other programs still find room,
-//! operators always do, and refused programs get the reason.
+//! Tests programs that use up resources, or send requests without receiving the answers. Other programs can still
+//! connect, operators always can, and refused programs get the reason.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -156,7 +156,7 @@ fn a_user_has_a_share_and_the_next_one_finds_room() {
     let said = of(1001);
     assert!(said.contains("--clients-per-user"), "{said}");
     assert!(of(1002).contains("opened"), "another user");
-    assert!(of(NOBODY).contains("opened"), "the user who runs it");
+    assert!(of(NOBODY).contains("opened"), "the user who runs the tipcd");
     for mut child in children {
         child.kill().unwrap();
         child.wait().unwrap();
@@ -236,14 +236,14 @@ fn a_program_that_never_receives_answers_does_not_delay_others() {
     for _ in 0..20 {
         fds.clear();
         assert!(fdpass::receive(first, &mut bytes, &mut fds, false).unwrap() > 0);
-        assert_eq!(bytes[..4], [0; 4], "each answer comes, one at a time");
+        assert_eq!(bytes[..4], [0; 4], "one answer per request");
     }
     hoard.clear();
     until("its places", || greet(&raw(&site)) == Some(0));
 }
 
-/// Tests that a program that leaves many connection requests in its queues is passed no more, because each carries a
-/// descriptor, and that it gets them when it accepts the earlier ones.
+/// Tests a program that leaves many connection requests in its queues. It is passed no more requests, because each
+/// carries a descriptor, and gets them when it accepts the earlier ones.
 #[test]
 fn requests_that_nobody_takes_are_not_handed_out_without_end() {
     if !proc::is_root() {
@@ -275,7 +275,7 @@ fn requests_that_nobody_takes_are_not_handed_out_without_end() {
     assert_eq!(
         listeners[20].accept(Patience::Now).map(drop),
         Err(Errno::AGAIN),
-        "its share is used"
+        "its share of descriptors in flight is used up"
     );
     // Accepted requests make room, and none is forgotten.
     for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! Programs that die, flood, read slowly or violate the protocol. They only harm themselves.
+//! Tests programs that die, flood, read slowly or violate the protocol. These programs only harm themselves.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,5 +1,5 @@
-//! A program that is killed while it sends through a lane. Everything that it had sent by then arrives, in order and
-//! complete.
+//! Tests a program that is killed while it sends through a lane. Everything that it had sent by then arrives, in order
+//! and complete.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -51,7 +51,10 @@ fn data_of_a_killed_sender_arrives_complete_and_in_order() {
                 // When the lane is granted depends on the tipcd, which may be delayed on a busy machine.
                 if !killed && expected >= 20_000 && expected.is_multiple_of(1_000) {
                     killed = by_lane() > 100;
-                    assert!(killed || begin.elapsed() < WATCHDOG, "{kind:?}: not by the lane");
+                    assert!(
+                        killed || begin.elapsed() < WATCHDOG,
+                        "{kind:?}: not sent through the lane"
+                    );
                     if killed {
                         child.kill().unwrap();
                     }
@@ -62,7 +65,7 @@ fn data_of_a_killed_sender_arrives_complete_and_in_order() {
         child.wait().unwrap();
         assert_eq!(outcome, Errno::CONNRESET);
         assert!(expected >= 20_000);
-        assert!(carry.is_empty(), "{kind:?}: a part of a message");
+        assert!(carry.is_empty(), "{kind:?}: an incomplete message arrived");
         drop(server);
         until("the lanes' end", || counts(&site).is_empty());
         works(&site);

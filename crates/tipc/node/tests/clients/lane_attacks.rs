@@ -1,5 +1,5 @@
-//! Programs that violate the rules for the memory that they share with their tipcd, or die while using it. Others are
-//! not affected, and nothing of these programs is left behind.
+//! Tests programs that violate the rules for the memory that they share with their tipcd, or die while they use it.
+//! Other programs are not affected, and nothing of these programs is left behind.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -184,7 +184,7 @@ fn scribbling_over_the_lane_that_it_receives_by_harms_only_the_program_itself() 
         drop(ends);
         assert!(others.join().unwrap() > 1_000);
     });
-    assert!(put > ROUNDS, "hardly anything went to the scribblers: {put}");
+    assert!(put > ROUNDS, "too few messages were sent to the programs with invalid lanes: {put}");
     // Messages returned to the sender do not matter.
     drop(sender);
     works(&site);
@@ -239,7 +239,7 @@ fn after_a_hang_up_the_lane_carries_nothing() {
     let before = resident_bytes(pid);
     // A value that no program ever writes for a ring that it reads.
     memory.down().consumer_state().store(crossway_ring::layout::CLOSED, Ordering::Release);
-    peer.send(b"for whom the lane is nonsense", None, soon()).unwrap();
+    peer.send(b"into the invalid lane", None, soon()).unwrap();
     for _ in 0..400 {
         fill(&mut refused);
         bell.signal().unwrap();
@@ -249,13 +249,13 @@ fn after_a_hang_up_the_lane_carries_nothing() {
     }
     let grown = resident_bytes(pid).saturating_sub(before);
     assert!(grown < 4 << 20, "it grew by {grown} bytes");
-    assert!(refused, "its lane is still there");
+    assert!(refused, "its lane was not removed");
     works(&site);
     drop((peer, outlaw));
     until("the lanes' end", || counts(&site).is_empty());
 }
 
-/// Tests that a process that holds a socket's descriptor may use it, but not if the socket has lanes, which that
+/// Tests that a process that gets a socket's descriptor may use the socket, unless the socket has lanes, which that
 /// process does not have.
 #[test]
 fn a_socket_is_adopted_or_has_lanes() {
@@ -276,7 +276,7 @@ fn a_socket_is_adopted_or_has_lanes() {
     assert_eq!(adopts(&adopted.data, false), None, "before a hello");
     assert_eq!(adopts(&adopted.data, true), Some(0));
     assert_eq!(adopted.asks(&Request::Lanes { token: adopted.token }), refused);
-    assert_eq!(adopts(&raw(&site), true), Some(Errno::BADF.raw_os_error()), "no socket of TIPC");
+    assert_eq!(adopts(&raw(&site), true), Some(Errno::BADF.raw_os_error()), "not a TIPC socket");
 }
 
 #[test]
@@ -303,10 +303,10 @@ fn many_sockets_with_lanes_come_and_go_and_leave_nothing() {
             }
         };
         (0..24).for_each(exchange);
-        until("as many as there may be", || counts(&site).len() >= 64);
+        until("the maximum number of lanes", || counts(&site).len() >= 64);
         assert_eq!(counts(&site).len(), 64);
         // A program starts to use a granted lane when it next sends or receives.
-        until("a lane to receive by", || {
+        until("a lane for receiving", || {
             exchange(24);
             sockets.iter().any(|(socket, _)| socket.down_lane_bells().is_some())
         });

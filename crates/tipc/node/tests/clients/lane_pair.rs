@@ -1,4 +1,4 @@
-//! Sockets whose messages pass through lanes, and the statistics that their `tipcd` reports about them.
+//! Creates sockets whose messages pass through lanes for tests, and reads the statistics that their `tipcd` reports.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};

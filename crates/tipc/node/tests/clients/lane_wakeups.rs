@@ -1,5 +1,5 @@
-//! No program sleeps for ever on the lane through which it receives, neither with edge-triggered events nor after
-//! another receiver was killed; and no non-blocking call waits for a stopped tipcd.
+//! Tests that no program sleeps for ever on the lane through which it receives, neither with edge-triggered events nor
+//! after another receiver was killed, and that no non-blocking call waits for a stopped tipcd.
 
 use std::fs::File;
 use std::sync::atomic::Ordering;
@@ -108,8 +108,8 @@ fn an_edge_triggered_reader_misses_nothing_while_the_lane_begins() {
     assert!(lanes > CONNECTIONS, "only {lanes} lanes have begun");
 }
 
-/// Maps the memory of all lanes of this process's sockets again. Also returns the descriptors used for that: closing
-/// one would release the process's file lock.
+/// Maps the memory of all lanes of this process's sockets a second time. Also returns the descriptors that were used:
+/// closing one would release the process's file lock.
 fn all_lanes() -> Vec<(LaneMemory, File)> {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
     let is_of_lanes = |path: &std::path::PathBuf| {
@@ -144,7 +144,7 @@ fn stands_in(memory: &LaneMemory) -> (usize, u64) {
 }
 
 /// Tests a receiver that is killed after it has made room and recorded that in the shared words, but before it has
-/// notified the tipcd: the next receiver notifies it.
+/// notified the tipcd: the next receiver notifies the tipcd.
 #[test]
 fn a_receiver_killed_before_it_announced_room_leaves_no_sender_waiting() {
     let site = site();
@@ -191,7 +191,7 @@ fn receiving_without_waiting_does_not_wait_for_a_stopped_tipcd() {
         (node_socket(&site, SocketKind::Rdm), node_socket(&site, SocketKind::Rdm));
     let itself = server.local_address().unwrap().into();
     let other = client.local_address().unwrap().into();
-    until("the lanes, of which it uses one", || {
+    until("lanes in use in one direction", || {
         server.send(b"x", Some(other), soon()).unwrap();
         assert_eq!(client.recv(&mut [0; 8], soon()), Ok(1));
         server.lane_sleeps_and_wakes().is_some()

@@ -1,5 +1,5 @@
-//! Sending through lanes: order and completeness when the lane overflows, with several threads and after deaths; and
-//! the effects of a hostile program on the memory that it shares.
+//! Tests sending through lanes: order and completeness when the lane overflows, with several threads and after deaths;
+//! and the effects of a hostile program on the memory that it shares.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -104,8 +104,8 @@ fn order_and_number_hold_when_the_lane_overflows_into_the_descriptor_and_back() 
         }
         let client = sender.join().unwrap();
         let by_lane = sent_by_lane(&site) - before;
-        assert!(by_lane > 1_000, "{kind:?}: only {by_lane} went by the lane");
-        eprintln!("{kind:?}: {by_lane} by the lane");
+        assert!(by_lane > 1_000, "{kind:?}: only {by_lane} were sent through the lane");
+        eprintln!("{kind:?}: {by_lane} sent through the lane");
         drop(client);
         assert_eq!(server.recv(&mut buf, soon()), Err(Errno::CONNRESET), "nothing comes twice");
     }

@@ -1,5 +1,5 @@
-//! Data that a program sent before it closed or shut down is sent on even if there was no room for it, but not for
-//! ever.
+//! Tests that data which a program sent before a close or shutdown is still sent on if there was no room for it, but
+//! not for ever.
 
 use std::os::fd::AsFd;
 use std::sync::mpsc;
@@ -185,7 +185,7 @@ fn closing_with_unread_data_does_not_lose_sent_data() {
         let site = if lane { &site } else { &plain };
         let (client, server) = if lane { pair_with_lane(site, kind) } else { pair(site, kind) };
         server.send(b"unread", None, soon()).unwrap();
-        until("what is not read", || {
+        until("unread data in the descriptor", || {
             crossway_sys::socket::readable_bytes(client.as_fd()).unwrap() > 0
         });
         signal(site, "-STOP");

@@ -1,5 +1,6 @@
-//! Programs on a `tipcd` that runs in a separate process: across nodes, dying, flooding, hostile. The `sockets` suite
-//! of `crates/conformance` tests the ordinary behaviour of sockets, with this back end and the kernel's.
+//! Tests programs on a `tipcd` that runs in a separate process: programs on different nodes, and programs that die,
+//! flood or are hostile. The `sockets` suite of `crates/conformance` tests the ordinary behaviour of sockets, with this
+//! back end and the kernel's.
 
 mod direct;
 mod direct_attacks;

@@ -1,6 +1,6 @@
-//! Service addresses and direct lanes. The node chooses the receiver of each message to a service address, so these
-//! messages pass through it. A connection to a service address stays with the socket that was chosen for it, and
-//! becomes direct.
+//! Tests service addresses together with direct lanes. The node chooses the receiver of each message to a service
+//! address, so these messages pass through it. A connection to a service address stays with the socket that was chosen
+//! for it, and becomes direct.
 
 use std::time::Instant;
 

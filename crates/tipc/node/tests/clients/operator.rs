@@ -1,4 +1,5 @@
-//! The figures shown to an operator match what happened: each is the right figure for the right end, in its unit.
+//! Tests that the figures shown to an operator match what happened: each is reported for the right end, and in its
+//! unit.
 
 use std::net::UdpSocket;
 
@@ -192,7 +193,7 @@ fn requests_that_nobody_accepts_take_no_more_than_eight_sockets_each() {
     assert_eq!(node(&site).sockets, 1 + 20 + 8);
     let accepted: Vec<_> = (0..20).map(|_| listener.accept(soon()).unwrap()).collect();
     assert_eq!(accepted.len(), 20);
-    until("all to be accepted", || clients.iter().all(|c| c.peer_address().is_ok()));
+    until("all connections are accepted", || clients.iter().all(|c| c.peer_address().is_ok()));
     assert_eq!(node(&site).sockets, 1 + 20 + 20);
 }
 

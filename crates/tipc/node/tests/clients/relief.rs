@@ -1,6 +1,6 @@
-//! A program that cannot send because its peer does not read, while the peer's data fills its own descriptor, may be
-//! unable to read before its send returns. The tipcd then accepts the data that the program has written, once each time
-//! that the program reads, within limits.
+//! Tests a program that cannot send because its peer does not read, while the peer's data fills the program's
+//! descriptor. The program may be unable to read before its send returns. The tipcd therefore accepts the data that the
+//! program has written, once for each time that the program reads, within limits.
 
 use crossway_tipc_client::{Errno, NodeSocket, Patience, SocketKind};
 

@@ -1,5 +1,5 @@
-//! A group member that does not read. With `tipcd --group-patience` it blocks no other member; without it, it blocks
-//! all of them.
+//! Tests a group member that does not read. With `tipcd --group-patience`, it does not block other members for ever;
+//! without this option, it blocks all of them.
 
 use crossway_tipc_client::{Errno, Event, Group, Patience, Socket, SocketKind};
 

@@ -1,4 +1,4 @@
-//! A tipcd that cannot start: it prints one clear error, and nothing is changed.
+//! Tests a tipcd that cannot start: it prints one clear error, and changes nothing.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

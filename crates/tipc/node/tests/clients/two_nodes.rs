@@ -1,4 +1,4 @@
-//! Programs on two nodes, over UDP.
+//! Tests programs on two nodes that are linked over UDP.
 
 use std::net::UdpSocket;
 use std::process::Command;

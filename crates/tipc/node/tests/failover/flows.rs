@@ -1,5 +1,5 @@
-//! Continuous messages and streams between the nodes. Each flow is checked for completeness and order, and its arrival
-//! times are recorded.
+//! Sends continuous messages and streams between the nodes. Each flow is checked for completeness and order, and its
+//! arrival times are recorded.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
-//! Two `tipcd` processes with two links between them, while messages and streams are sent in both directions. However a
-//! medium is cut, everything arrives once and in order. `cargo bench -p crossway-tipc-node --bench failover` measures
-//! how long that takes.
+//! Tests two `tipcd` processes with two links between them, while messages and streams are sent in both directions.
+//! However a medium is cut, everything arrives once and in order. `cargo bench -p crossway-tipc-node --bench failover`
+//! measures how long that takes.
 
 mod flows;
 mod planes;
@@ -130,7 +130,7 @@ fn add_and_remove_bearers(mut planes: Planes) {
     ip(&mut planes.lab, "a", "link set third up");
     flows.await_arrivals_after(Instant::now());
     for node in &planes.nodes {
-        assert!(node.said.try_iter().count() > 0, "it tells of its links");
+        assert!(node.said.try_iter().count() > 0, "a node logged nothing about its links");
     }
     for _ in 0..10 {
         let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! Two hosts with two media between them, a `tipcd` on each, and several ways to cut a medium.
+//! Sets up two hosts with two media between them and a `tipcd` on each host, and cuts a medium in several ways.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

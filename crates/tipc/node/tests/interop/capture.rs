@@ -80,7 +80,10 @@ impl Capture {
         if !malformed.is_empty() {
             let kept = self.file.with_extension("malformed.pcapng");
             std::fs::rename(&self.file, &kept).expect("the capture is kept");
-            panic!("tshark calls these malformed, see {}: {malformed:#?}", kept.display());
+            panic!(
+                "tshark considers these frames malformed, see {}: {malformed:#?}",
+                kept.display()
+            );
         }
     }
 }

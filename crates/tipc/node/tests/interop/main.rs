@@ -1,5 +1,5 @@
-//! A node in user space and a Linux kernel's TIPC in one cluster: discovery, links, names, messages, multicast, connections,
-//! streams, loss of contact and recovery, over UDP (IPv4 and IPv6) and Ethernet.
+//! Tests a node in user space and a Linux kernel's TIPC in one cluster: discovery, links, names, messages, multicast,
+//! connections, streams, loss of contact and recovery, over UDP (IPv4 and IPv6) and Ethernet.
 //!
 //! The kernel runs in a user-mode guest, so this needs root, user-mode-linux, iproute2's `tipc` and python3; if one is
 //! missing, the test prints that and passes. This program has several roles: it is the test itself, the guest's keeper
@@ -91,8 +91,8 @@ fn long_streams() -> Result<(), NetError> {
     Ok(())
 }
 
-/// Tests losses: the node is killed and restarted; then the medium is cut and restored, then the kernel's bearer; then
-/// the kernel is replaced.
+/// Tests losses: the node is killed and restarted; then the medium is cut and restored; then the kernel's bearer is
+/// disabled and enabled; then the kernel is replaced.
 fn loss_and_recovery(name: &str, medium: Medium) -> Result<(), NetError> {
     let site = Site::up(name)?;
     let capture = Capture::start(&site, name);

@@ -1,6 +1,6 @@
-//! Two links between a node in user space and a kernel, over two separate media, with traffic of every kind in both
-//! directions. Each link is cut at either end, with and without notification of the device, and restored, while the
-//! other link carries the traffic.
+//! Tests two links between a node in user space and a kernel, over two separate media, with traffic of every kind in
+//! both directions. Each link is cut at either end, with and without notification of the device, and restored, while
+//! the other link carries the traffic.
 
 use std::time::{Duration, Instant};
 

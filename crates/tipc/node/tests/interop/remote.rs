@@ -1,5 +1,6 @@
-//! The user-space end when the kernel's side controls it. A program in the guest opens, binds, connects and uses
-//! sockets of this node with textual requests, so a single script controls both a kernel socket and one of this node.
+//! The user-space end of the interoperability test, controlled by the kernel's side. A program in the guest opens,
+//! binds, connects and uses sockets of this node with textual requests, so a single script controls both a kernel
+//! socket and one of this node.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -77,7 +78,7 @@ struct Remote {
     failed: BTreeMap<Port, SocketError>,
     /// Multicasts still to be sent: the socket, the destination, the next number and the total.
     casts: Option<(Port, ServiceRange, u32, u32)>,
-    /// Numbered messages that a group member has still to send: the destination, the next number, the total, and the
+    /// Numbered messages that a group member must still send: the destination, the next number, the total, and the
     /// length of each in bytes.
     bursts: BTreeMap<Port, (Option<Address>, u32, u32, usize)>,
     /// Sockets that are read immediately: for each sender, the number of messages received so far, which must be in

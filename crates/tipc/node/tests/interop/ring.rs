@@ -1,5 +1,5 @@
-//! A kernel and five nodes in user space, more than the monitor's threshold. Each reports which nodes it monitors, and
-//! relies on the reports of the others for the rest.
+//! Tests how a kernel and five nodes in user space monitor each other. They are more than the monitor's threshold, so
+//! each monitors only some nodes, and relies on the reports of others for the rest.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -97,11 +97,15 @@ pub(crate) fn watched_together() -> Result<(), NetError> {
     // No node mistakes silence for a loss, and every node detects the one that is really lost. The other nodes check this at the end.
     std::thread::sleep(Duration::from_secs(6));
     users[2].kill();
-    await_list(&site, "one down, the others up, those that watched it tell of it", |lines| {
-        let tell = |l: &&Line| l.up && format!("{}{}", l.applied, l.rest).contains('D');
-        lines.iter().filter(|l| !l.up).count() == 1
-            && (DOMAIN - 1..=DOMAIN).contains(&lines.iter().filter(tell).count())
-    });
+    await_list(
+        &site,
+        "one node down and reported by the nodes that monitor it, the others up",
+        |lines| {
+            let tell = |l: &&Line| l.up && format!("{}{}", l.applied, l.rest).contains('D');
+            lines.iter().filter(|l| !l.up).count() == 1
+                && (DOMAIN - 1..=DOMAIN).contains(&lines.iter().filter(tell).count())
+        },
+    );
     drop(users);
     Ok(())
 }

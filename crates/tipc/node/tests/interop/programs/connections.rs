@@ -1,4 +1,4 @@
-//! Connections between nodes: messages, a long stream, and all ways in which a connection can fail.
+//! Checks of connections between nodes: messages, a long stream, and all ways in which a connection can fail.
 
 use crossway_tipc_client::{Errno, Event, Patience, SocketAddress, SocketKind};
 
@@ -175,7 +175,7 @@ pub(super) fn refused(part: &Part<'_>) {
         assert_eq!(socket.peer_address().map(|at| at.node), Ok(server.node));
         socket.send(b"unread", None, soon()).unwrap();
         beside.send(b"reset", part.name(BESIDE + n), soon()).unwrap();
-        assert_eq!(socket.recv(&mut buf, soon()), Ok(10), "what was sent before comes first");
+        assert_eq!(socket.recv(&mut buf, soon()), Ok(10), "data sent before the reset comes first");
         assert_eq!(socket.recv(&mut buf, soon()), Err(Errno::CONNRESET));
         assert_eq!(socket.send(b"x", None, soon()), Err(Errno::PIPE));
         beside.send(b"done", part.name(BESIDE + n), soon()).unwrap();

@@ -1,4 +1,4 @@
-//! A group with a member on each node: joining, the four ways to send, answers, leaving.
+//! Checks of a group with a member on each node: joining, the four ways to send, answers, leaving.
 
 use crossway_tipc_client::{Errno, Event, Group, Message, Socket, SocketKind};
 
@@ -50,9 +50,9 @@ pub(super) fn first(part: &Part<'_>) {
         assert_eq!((got.event, &buf[..got.len], got.from), (Event::Data, way, news.from));
     }
     broadcast(&socket);
-    assert_eq!(next(&socket, 2, &mut buf).len, 4, "it has heard all");
+    assert_eq!(next(&socket, 2, &mut buf).len, 4, "the other member has received all broadcasts");
     socket.leave().unwrap();
-    assert_eq!(socket.send(b"x", None, soon()), Err(Errno::DESTADDRREQ), "no member any more");
+    assert_eq!(socket.send(b"x", None, soon()), Err(Errno::DESTADDRREQ), "no longer a member");
 }
 
 pub(super) fn second(part: &Part<'_>) {

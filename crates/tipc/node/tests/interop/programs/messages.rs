@@ -1,4 +1,5 @@
-//! Messages without a connection between nodes: intact at all sizes, in large numbers, multicast, and undeliverable.
+//! Checks of messages between nodes without a connection: intact at all sizes, in large numbers, multicast, and
+//! undeliverable.
 
 use crossway_tipc_client::{ErrorCode, Event, SocketAddress, SocketKind, SocketOption};
 
@@ -37,7 +38,10 @@ pub(super) fn call(part: &Part<'_>) {
         let sent = bytes(len, n);
         socket.send(&sent, part.name(0), soon()).unwrap();
         let got = socket.recv_message(&mut buf, soon()).unwrap();
-        assert!(got.event == Event::Data && buf[..got.len] == sent, "{len} bytes came changed");
+        assert!(
+            got.event == Event::Data && buf[..got.len] == sent,
+            "a message of {len} bytes was changed"
+        );
         assert_eq!((got.from, got.service), (server, None));
     }
     for n in 0..BURST {
@@ -45,7 +49,7 @@ pub(super) fn call(part: &Part<'_>) {
     }
     for n in 0..BURST {
         let len = socket.recv(&mut buf, soon()).unwrap();
-        assert!(buf[..len] == bytes(n as usize * 9 + 1, n), "message {n} of many");
+        assert!(buf[..len] == bytes(n as usize * 9 + 1, n), "message {n} of the burst");
     }
     socket.send(b"enough", part.name(0), soon()).unwrap();
     assert_eq!(socket.recv(&mut buf, soon()), Ok(6));
@@ -83,7 +87,7 @@ pub(super) fn members(part: &Part<'_>) {
         }
     }
     assert_eq!(done.recv(&mut buf, soon()), Ok(4));
-    assert!(!sockets.iter().any(is_readable), "once and no more");
+    assert!(!sockets.iter().any(is_readable), "each message arrives only once");
 }
 
 pub(super) fn multicast(part: &Part<'_>) {

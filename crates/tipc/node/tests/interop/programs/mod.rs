@@ -1,5 +1,5 @@
-//! A program on a `tipcd` and a program on the AF_TIPC of a guest's kernel that communicate with each other. Both run
-//! the same code through the client library, and every check is run with either of them as the server.
+//! Tests a program on a `tipcd` and a program on the AF_TIPC of a guest's kernel that communicate with each other. Both
+//! run the same code through the client library, and every check is run with either of them as the server.
 
 mod connections;
 mod groups;
@@ -110,8 +110,8 @@ impl Part<'_> {
 type Check = (&'static str, fn(&Part<'_>), fn(&Part<'_>));
 
 const CHECKS: [Check; 10] = [
-    ("RDM messages of 1 to 66,000 bytes, one and many", messages::echo, messages::call),
-    ("multicast by all ways", messages::members, messages::multicast),
+    ("RDM messages of 1 to 66,000 bytes, singly and in a burst", messages::echo, messages::call),
+    ("multicast by all methods", messages::members, messages::multicast),
     ("returned messages", messages::deaf, messages::returned),
     ("SEQPACKET of 1 to 66,000 bytes", connections::answer, connections::ask),
     ("a stream of 100 MB", connections::sink, connections::source),

@@ -1,4 +1,4 @@
-//! Subscriptions to the topology service of either node, from sockets of either node.
+//! Checks of subscriptions to the topology service of either node, from sockets of either node.
 
 use crossway_tipc_client::{Address, Scope, ServiceRange, Socket, SocketAddress, SocketKind};
 
@@ -113,7 +113,7 @@ pub(super) fn observer(part: &Part<'_>) {
     tell(b"bind");
     assert_eq!(places[0].next(), (PUBLISHED, (5, 9), watched));
     places[1].ask(service + 1, 1, PORTS);
-    assert_eq!(places[1].next().0, TIMEOUT, "nothing of what was cancelled");
+    assert_eq!(places[1].next().0, TIMEOUT, "no event of the cancelled subscription");
     // The nodes themselves, as services of each other.
     let nodes = Subscriber::quiet(part, control.node);
     nodes.ask(0, FOREVER, PORTS);
