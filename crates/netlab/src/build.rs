@@ -29,9 +29,9 @@ const CARRIER_LIMIT: Duration = Duration::from_secs(60);
 /// The output of a host's script if packet steering is not possible.
 const UNSTEERED: &str = "unsteered";
 
-/// Creates everything that `network` describes; returns whether packets are steered to each host's CPUs. After an
-/// error, the caller must remove what was created. The tools hold the lock `making` as long as they run, even if this
-/// process is killed.
+/// Creates everything that `network` describes; returns whether the packets of each host are processed on that host's
+/// CPUs. After an error, the caller must remove what was created. The tools hold the lock `making` as long as they run,
+/// even if this process is killed.
 pub(crate) fn make(network: &Network, making: &Making) -> Result<bool, NetError> {
     let spaces: String = network.namespaces().map(|ns| format!("netns add {ns}\n")).collect();
     tool::run_making(
@@ -211,8 +211,8 @@ fn set_up(network: &Network, host: &Host, making: &Making) -> Result<bool, NetEr
     Ok(!said.contains(UNSTEERED))
 }
 
-/// The lines for `tc` with the queueing disciplines of one end of a link: the token bucket and, above it, netem if that
-/// impairs the frames.
+/// The lines for `tc` with the queueing disciplines of one end of a link: the token bucket and, above it, netem if the
+/// kernel impairs the frames.
 fn shaper(link: &Link, interface: &str, impaired_by: ImpairedBy) -> String {
     let mut lines = String::new();
     let mut parent = "root".to_owned();

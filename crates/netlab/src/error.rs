@@ -49,7 +49,7 @@ pub enum NetError {
     /// The request cannot be satisfied.
     #[error("{what} '{given}': {why}")]
     Impossible {
-        /// The property, e.g. `rate`.
+        /// The property, such as `rate`.
         what: &'static str,
         /// The value that was given.
         given: String,

@@ -2,8 +2,8 @@
 //!
 //! [`Lab::up`] creates the network that a [`Topology`] describes and removes it when dropped; [`Lab::up_to_stay`]
 //! creates one that exists until [`down`]. A [`Host`] provides a command prefix ([`Host::prefix`]) that runs a program
-//! in the host's network namespace and on its CPUs. `docs/NETLAB.md` says what is shaped where and what "CPU of a host"
-//! means.
+//! in the host's network namespace and on its CPUs. `docs/NETLAB.md` explains at which points the traffic is shaped,
+//! and what "CPU of a host" means.
 
 mod build;
 mod error;

@@ -103,7 +103,7 @@ impl Network {
         self.host_namespaces().chain(self.switch.as_deref())
     }
 
-    /// Whether the process that holds the network still runs (always true if none does).
+    /// Whether the process that holds the network still runs. Always true for a network that no process holds.
     pub(crate) fn is_held(&self) -> bool {
         self.owner.is_none_or(|owner| owner.is_alive())
     }

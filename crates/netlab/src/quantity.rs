@@ -16,8 +16,8 @@ pub struct Rate {
     pub bits_per_s: u64,
 }
 
-/// Minimum rate in bits per second. Below it, one frame takes longer than a second, which is the case on no link of the
-/// studies.
+/// Minimum rate in bits per second. At a lower rate, a frame can take longer than a second; no link of the studies is
+/// that slow.
 const SLOWEST: u64 = 16_000;
 /// Maximum rate in bits per second. Above it, the shaper's burst (1 ms) exceeds what `tc` accepts.
 const FASTEST: u64 = 400_000_000_000;
@@ -83,7 +83,7 @@ impl fmt::Display for Rate {
 }
 
 /// Parses a share of all frames with its unit: `1%`, `0.5%`. A bare number is rejected, since 1 could mean 1 % or all
-/// of them.
+/// frames.
 ///
 /// # Errors
 /// The text is not a percentage, or outside 0 to 100.

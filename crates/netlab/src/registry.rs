@@ -1,7 +1,8 @@
-//! What is up on this machine, shared by all processes: one JSON file per network or guest, with its owner.
+//! The list of networks and guests that are up on this machine, shared by all processes. It consists of one JSON file
+//! per network or guest, which identifies the owner.
 //!
 //! A file is written before the object is created and removed after it, so that the remains of a killed owner can be
-//! found. An owner is identified by pid and start time, which no later process can share.
+//! found. An owner is identified by its process ID and its start time; no later process has the same pair.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -48,7 +49,7 @@ impl Process {
         started_ticks(self.pid) == Some(self.started_ticks)
     }
 
-    /// Asks this process and no other to end, by SIGTERM.
+    /// Sends SIGTERM to this process and to no other.
     pub(crate) fn terminate(&self) {
         crossway_sys::proc::terminate_exactly(self.pid, self.started_ticks);
     }
@@ -69,12 +70,13 @@ pub(crate) struct Registry {
     folder: PathBuf,
 }
 
-/// While held, no other process claims or releases names of this kind.
+/// A lock. While it is held, no other process claims or releases names of this kind.
 pub(crate) struct Claim {
     _lock: File,
 }
 
-/// While held, by this process or by a tool that it started, the object of this name is being created or removed.
+/// A lock. While it is held, by this process or by a tool that it started, the object of this name is being created or
+/// removed.
 pub(crate) struct Making {
     lock: File,
 }

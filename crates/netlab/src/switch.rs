@@ -188,8 +188,8 @@ impl Switch {
     }
 }
 
-/// Runs the switch of the network `name` in this process until it is killed: the way to impair a network that outlives
-/// the process that created it. Prints `ready` once it forwards frames.
+/// Runs the switch of the network `name` in this process until the process is killed. This impairs a network that
+/// outlives the process that created it. Prints `ready` once it forwards frames.
 ///
 /// # Errors
 /// There is no such network, or its ports cannot be opened.

@@ -23,7 +23,7 @@ pub struct Topology {
 /// One host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostSpec {
-    /// The host's name, e.g. `a`.
+    /// The host's name, such as `a`.
     pub name: String,
     /// Whether the host is a namespace or a place for a guest.
     pub kind: HostKind,
@@ -66,15 +66,16 @@ pub enum Offloads {
     Off,
 }
 
-/// The impairments of the frames that a host sends. Shares are 0 to 1 and drawn independently per frame.
+/// The impairments of the frames that a host sends. Shares are fractions from 0 to 1, and each frame is drawn
+/// independently.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Impairment {
     /// Share of frames that are dropped.
     pub loss: f64,
     /// Share of frames that are sent twice.
     pub duplicate: f64,
-    /// Share of frames that are reordered: sent immediately while others wait for the delay; without a delay: held
-    /// back until after the next frame.
+    /// Share of frames that are reordered. With a delay, they are sent immediately while other frames wait; without a
+    /// delay, they are held back until after the next frame.
     pub reorder: f64,
     /// Delay of every frame.
     pub delay: Duration,

@@ -83,7 +83,8 @@ fn assert_reach(a: &Host, b: &Host) {
     }
 }
 
-/// Sends `mebibytes` over TCP from the first host to the second; returns the bits per second the receiver saw.
+/// Sends `mebibytes` over TCP from the first host to the second; returns the rate in bits per second that the receiver
+/// measured.
 fn stream_bits_per_s(network: &Network, mebibytes: u32) -> f64 {
     let (a, b) = (&network.hosts[0], &network.hosts[1]);
     let receiver = "import socket,time

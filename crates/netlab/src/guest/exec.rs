@@ -27,9 +27,9 @@ pub enum GuestExit {
     Signal(i32),
 }
 
-/// Runs a command in the guest `name` with this process's standard streams and environment, in the folder that has the
-/// same path in the guest as this process's current folder has here, and waits for the command to end. If this process
-/// is killed, so is the command.
+/// Runs a command in the guest `name` and waits for the command to end. The command has this process's standard streams
+/// and environment, and runs in the folder with the path of this process's current folder. If this process is killed,
+/// so is the command.
 ///
 /// # Errors
 /// There is no such guest, the command cannot be started, or the guest ended.

@@ -9,11 +9,12 @@ pub(crate) const PREAMBLE: &[u8; 16] = b"\x00crossway-guest\n";
 /// Longest payload in bytes; frames that carry data are far smaller.
 const MAX_PAYLOAD_BYTES: usize = 4 << 20;
 
-/// Maximum number of data bytes in one frame: what the line's own buffers hold, so that sessions take turns.
+/// Maximum number of data bytes in one frame: as many as the line's own buffers hold. The limit makes sessions take
+/// turns.
 pub(crate) const CHUNK: usize = 4096;
 
-/// Maximum number of bytes written to the guest's line and not yet read. The guest's terminal layer holds 4096 bytes;
-/// when that fills up it throttles the line, from which the line driver of Linux 6.1 does not recover.
+/// Maximum number of bytes written to the guest's line and not yet read. The guest's terminal layer holds 4096 bytes.
+/// When it is full, it throttles the line, and the line driver of Linux 6.1 does not recover from that.
 pub(crate) const LINE_WINDOW: usize = 3072;
 
 /// The guest reports what it has read in steps of this many bytes, and the host writes pieces of at most this size, so

@@ -46,7 +46,7 @@ struct Session {
 
 type Sessions = Arc<Mutex<HashMap<u32, Session>>>;
 
-/// Keeps the guest `name`, for which a record and a setup file were written, until it ends. The first line on standard
+/// Keeps the guest `name`, for which a record and a setup file exist, until the guest ends. The first line on standard
 /// output says whether the guest is ready.
 ///
 /// # Errors
@@ -89,12 +89,18 @@ fn converse(
         false => Ok(None),
     });
     let facts = match first {
-        Ok(Some(Frame::Ready(text))) => serde_json::from_slice(&text)
-            .map_err(|_| "runs another version of crossway".to_owned())?,
+        Ok(Some(Frame::Ready(text))) => serde_json::from_slice(&text).map_err(|_| {
+            "runs a different version of crossway from its keeper; boot it again: crossway guest up"
+                .to_owned()
+        })?,
         Ok(Some(Frame::Failed(why))) => {
             return Err(format!("could not be set up: {}", String::from_utf8_lossy(&why)));
         }
-        Ok(Some(_)) => return Err("runs another version of crossway".to_owned()),
+        Ok(Some(_)) => {
+            return Err(
+                "runs a different version of crossway from its keeper; boot it again: crossway guest up".to_owned()
+            );
+        }
         Ok(None) => return Err("ended before it was ready".to_owned()),
         Err(_) => return Err(format!("was not ready after {} s", BOOT_LIMIT.as_secs())),
     };
@@ -174,8 +180,8 @@ fn deliver(sessions: &Sessions, line: &Window, frame: Frame) {
     }
 }
 
-/// Starts the kernel on a thread that lives as long as the kernel, since its parent-death signal is tied to that
-/// thread.
+/// Starts the kernel on a thread that lives as long as the kernel, because the kernel receives its parent-death signal
+/// when that thread ends.
 fn start_kernel(
     record: &GuestRecord,
     files: &GuestFiles,

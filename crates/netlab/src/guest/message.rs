@@ -25,7 +25,7 @@ pub(crate) struct Interface {
 /// Facts that a guest reports once it is ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestFacts {
-    /// Release of the guest's kernel, e.g. `6.1.176`.
+    /// Release of the guest's kernel, such as `6.1.176`.
     pub kernel: String,
     /// Requested modules that are loaded.
     pub modules: Vec<String>,

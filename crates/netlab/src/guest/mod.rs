@@ -1,8 +1,8 @@
 //! Guests: Debian's user-mode-linux kernel as an ordinary process, with the host's files below a private overlay.
 //!
 //! A guest consists of a keeper (one of our processes), the kernel's process as the first of a PID namespace (so that
-//! its helpers die with it), and the program inside, which runs commands. All files it writes are in memory and
-//! disappear with it.
+//! its helpers die with it), and the program inside, which runs commands. All files that the guest writes are in memory
+//! and disappear with the guest.
 
 mod exec;
 mod frame;

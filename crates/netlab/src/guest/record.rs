@@ -22,9 +22,9 @@ pub struct GuestRecord {
     pub network: Option<GuestPlace>,
     /// Logical CPUs on which the guest's kernel runs; empty: any.
     pub cpus: Vec<u32>,
-    /// Whether the guest's kernel preserves no registers beyond SSE, so that programs inside must not use AVX.
+    /// Whether the guest's kernel does not preserve registers beyond SSE, so that programs inside must not use AVX.
     pub legacy_state_only: bool,
-    /// How the registers beyond SSE of the guest's programs are preserved.
+    /// How the guest's programs keep their registers beyond SSE (AVX, AVX-512).
     #[serde(default)]
     pub registers: GuestRegisters,
     /// The process that boots the guest.

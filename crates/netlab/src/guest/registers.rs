@@ -1,5 +1,5 @@
-//! How the registers beyond SSE (AVX, AVX-512) of programs in a guest are preserved, which the guest's kernel does by
-//! `ptrace`.
+//! How programs in a guest keep their registers beyond SSE (AVX, AVX-512), which the guest's kernel saves and restores
+//! through `ptrace`.
 
 use crossway_sys::xstate::{self, RelayKind};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ const MAX_KERNEL_BYTES: usize = 2696;
 /// The environment variable that selects the method for tests: `emulated` or `hidden`.
 const VARIABLE: &str = "CROSSWAY_GUEST_REGISTERS";
 
-/// How the registers beyond SSE of programs in a guest are preserved.
+/// How programs in a guest keep their registers beyond SSE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GuestRegisters {

@@ -51,7 +51,7 @@ impl Wire {
     }
 }
 
-/// Reads the guest's end and reports to the host how much was read.
+/// Reads the guest's end of the line, and reports to the host how many bytes were read.
 pub(crate) struct CountingReader {
     line: File,
     wire: Wire,
@@ -76,8 +76,8 @@ impl Read for CountingReader {
     }
 }
 
-/// Locks a mutex, also after another thread has panicked while it held the lock: the values that are locked here stay
-/// usable then, since each is written in one step.
+/// Locks a mutex, even if another thread has panicked while it held the lock. The values are still usable in that case,
+/// because each is written in one step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,8 +9,8 @@ use crate::Network;
 use crate::network::namespace_path;
 use crate::registry::Process;
 
-/// Number of rounds of killing: each kills all processes on a network's hosts, and the next one finds those started
-/// meanwhile.
+/// Maximum number of rounds in which all processes on a network's hosts are killed. Each round also kills the processes
+/// that were started during the previous one.
 const KILL_ROUNDS: u32 = 20;
 
 /// Time that the processes on the hosts have to end after SIGTERM.
@@ -23,7 +23,7 @@ fn processes_in<'a>(namespaces: impl Iterator<Item = &'a str>) -> Vec<Process> {
     members.into_iter().filter(|pid| *pid != std::process::id()).filter_map(Process::of).collect()
 }
 
-/// Asks the processes on the hosts to end by SIGTERM and waits for them for at most [`GRACE`].
+/// Sends SIGTERM to the processes on the hosts, and waits at most [`GRACE`] for them to end.
 pub(super) fn ask_to_end(network: &Network) {
     // Not the network's switch: programs may still have something to say to each other.
     let asked = processes_in(network.host_namespaces());
