@@ -157,6 +157,7 @@ pub(crate) fn print(found: &[Comparison]) {
     }
     println!("{table}");
     let missed = found.iter().filter(|c| c.verdict.to_lowercase().starts_with("missed")).count();
-    println!("{} of {} targets missed", missed, found.len());
+    let targets = found.iter().filter(|c| c.target.is_some()).count();
+    println!("{missed} of {targets} targets missed");
     println!("figures: messages per second (throughput), nanoseconds (round trip); medians");
 }

@@ -247,7 +247,7 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
 
 /// Compares the bandwidth of exchanges by size: payload divided by the time to connect, exchange and close.
 fn by_size(evidence: &Evidence<'_>, ends: Ends) -> Option<(String, Vec<(u64, Compared)>)> {
-    let small = |r: &Record| exchange(r) && r.inputs.size_bytes <= SMALL;
+    let small = |r: &Record| exchange(r) && r.inputs.size_bytes < SMALL;
     let pair = evidence.pair(LINK_BITS_PER_S, ends, small)?;
     let by_size = pair.by_size(|r| r.throughput.map(|t| t.msgs_per_s).filter(|m| *m > 0.0));
     (!by_size.is_empty()).then_some((pair.place, by_size))

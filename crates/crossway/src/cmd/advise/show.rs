@@ -187,6 +187,9 @@ fn print_ruled_out(advice: &Advice, explain: bool, ui: &Ui) {
         ui.print_wrapped(2, &format!("{names}: {} [{}]", reason.why, reason.basis));
     }
     if reasons.len() > shown {
-        println!("  ... and {} more; --explain shows all", reasons.len() - shown);
+        println!(
+            "  ... and {}; --explain shows all",
+            count(reasons.len() - shown, "more reason", "more reasons")
+        );
     }
 }

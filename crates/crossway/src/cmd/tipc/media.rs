@@ -60,10 +60,17 @@ impl Media {
                 };
                 site.show(&json!({ property.unwrap_or_default(): value }), |_| println!("{value}"))
             }
-            What::Set { words } => bail!(
-                "a tipcd has no settings for a whole medium; set each bearer: crossway tipc bearer set {} device|name NAME",
-                words.join(" ")
-            ),
+            What::Set { words } => {
+                let bearer = if words.last().is_some_and(|w| w == "udp") {
+                    "name NAME"
+                } else {
+                    "device DEVICE"
+                };
+                bail!(
+                    "a tipcd has no settings for a whole medium; set each bearer: crossway tipc bearer set {} {bearer}",
+                    words.join(" ")
+                )
+            }
         }
     }
 }
