@@ -90,6 +90,9 @@ pub struct Lacking {
     pub beyond: usize,
     /// Number of samples that a trial needs for the percentile.
     pub needed: u64,
+    /// A length of the measured part of trials, milliseconds, with which they very probably have enough samples;
+    /// `None` if their length is a number of messages.
+    pub measure_ms: Option<u64>,
 }
 
 /// The latencies from which a goal on a percentile is judged, in the goal's unit.
@@ -103,6 +106,8 @@ pub(super) struct Percentiles {
     pub(super) medians: Vec<f64>,
     /// Number of samples that a trial needs for the percentile.
     pub(super) needed: u64,
+    /// See [`Lacking::measure_ms`].
+    pub(super) measure_ms: Option<u64>,
 }
 
 /// Why the trials do not decide whether a goal is met.
@@ -224,11 +229,21 @@ impl GoalVerdict {
             1 => "in 1 of these, the largest sample exceeds the goal".to_owned(),
             n => format!("in {n} of these, the largest sample exceeds the goal"),
         };
+        let length = match l.measure_ms {
+            Some(ms) => format!("--measure-ms {ms}"),
+            None => "a larger --measure-ms".to_owned(),
+        };
         format!(
-            "undecided: {how_many} fewer than the {} samples that this percentile needs, and {beyond}; repeat the \
-             commands below with a larger --measure-ms, then the question with --no-measure",
+            "undecided: {how_many} fewer than the {} samples that this percentile needs, and {beyond}; \
+             ask again with more --time (without --no-measure), or repeat the commands below with {length} and then ask \
+             with --no-measure",
             l.needed
         )
+    }
+
+    /// The length of trials, milliseconds, that would decide the goal; `None` if longer trials would not.
+    pub(super) fn longer_ms(&self) -> Option<u64> {
+        self.lacking.filter(|_| self.open == Some(Open::FewSamples))?.measure_ms
     }
 
     /// The figure that decides the goal, in words. For a goal on the maximum, it is the largest value. If the goal is
@@ -258,12 +273,13 @@ impl GoalVerdict {
         unit: &'static str,
         latencies: &Percentiles,
     ) -> GoalVerdict {
-        let Percentiles { exact, maxima, medians, needed } = latencies;
+        let Percentiles { exact, maxima, medians, needed, measure_ms } = latencies;
         let lacking = (!maxima.is_empty()).then(|| Lacking {
             trials: maxima.len(),
             of: exact.len() + maxima.len(),
             beyond: maxima.iter().filter(|largest| **largest > most).count(),
             needed: *needed,
+            measure_ms: *measure_ms,
         });
         if lacking.is_none() || stats::enough(exact) {
             return GoalVerdict { lacking, ..Self::of(what, most, unit, Figure::of(exact)) };
@@ -298,7 +314,8 @@ mod tests {
     fn judged(exact: &[f64], maxima: &[f64], median: f64) -> GoalVerdict {
         let medians = vec![median; exact.len() + maxima.len()];
         let (exact, maxima) = (exact.to_vec(), maxima.to_vec());
-        let latencies = Percentiles { exact, maxima, medians, needed: 1_000 };
+        let latencies =
+            Percentiles { exact, maxima, medians, needed: 1_000, measure_ms: Some(1_300) };
         GoalVerdict::of_percentiles("p99", 500.0, "us", &latencies)
     }
 

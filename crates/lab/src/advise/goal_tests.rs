@@ -114,7 +114,7 @@ fn figures_of_records_that_do_not_decide_are_not_cured_by_time() {
     for foreign in [false, true] {
         let why = answered(UNPINNED, &few, foreign).abstained.unwrap_or_default();
         assert!(why.contains("without --no-measure") && !why.contains("--time"), "{why}");
-        assert_eq!(why.contains("that of the records"), foreign, "{why}");
+        assert_eq!(why.contains("the one that the records are from"), foreign, "{why}");
     }
 }
 

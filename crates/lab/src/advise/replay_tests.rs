@@ -29,6 +29,9 @@ struct Simulated {
     now: Instant,
     /// Whether all mechanisms have the same costs: 20 us and 10 ns per byte.
     tied: bool,
+    /// Number of round trips per millisecond; if set, trials with few of them lack a p99, and their maximum is 50 times
+    /// their median.
+    per_ms: Option<f64>,
 }
 
 impl Simulated {
@@ -40,6 +43,7 @@ impl Simulated {
             random,
             now: Instant::now(),
             tied: false,
+            per_ms: None,
         }
     }
 
@@ -63,7 +67,7 @@ impl Bench for Simulated {
         let mut trials = Vec::new();
         for case in case::expand(plan, &topology, &[]) {
             for trial in 0..case.inputs.trials {
-                self.now += TRIAL;
+                self.now += TRIAL.max(Duration::from_millis(case.inputs.measure_ms + 70));
                 let truth = self.truth_ns(case.mechanism, case.inputs.size_bytes);
                 // Right-skewed like real latencies: occasionally a trial is disturbed by other work.
                 let disturbed = if self.random.random_range(0.0..1.0) < 0.1 { 1.5 } else { 1.0 };
@@ -72,6 +76,10 @@ impl Bench for Simulated {
                 let mut record =
                     samples::ping_pong(case.mechanism, case.inputs.size_bytes, trial, p50, truth);
                 record.inputs = case.inputs.clone();
+                for l in record.latency_ns.iter_mut().filter(|_| self.per_ms.is_some()) {
+                    l.n = (self.per_ms.unwrap_or_default() * case.inputs.measure_ms as f64) as u64;
+                    (l.p99, l.max) = ((l.n >= 1_000).then_some(p50 * 2), p50 * 50);
+                }
                 record.group.clone_from(&case.group);
                 trials.push(Trial::of(&record));
             }
@@ -148,6 +156,25 @@ fn variations_include_the_choice_even_if_equals_have_lower_medians() {
             assert!(measured, "seed {seed}: {choice} is missing in {flip:?}");
         }
     }
+}
+
+#[test]
+fn the_best_get_trials_long_enough_for_the_percentiles_of_the_goals() {
+    let text = "size_bytes = 512\nplacement = \"unpinned\"\n[goal]\np99_us = 200\n[properties]\ndelivery = \"require\"";
+    let question = Question::parse("scenario", "scenario", text).expect("a question");
+    let slow = |per_ms| Simulated { tied: true, per_ms: Some(per_ms), ..Simulated::new(1) };
+    let (advice, stages) = answer_in_stages(&question, &mut slow(3.0));
+    let goal = |advice: &Advice| {
+        let chosen = advice.compared.iter().find(|c| c.verdict == "chosen");
+        chosen.map(|c| c.goals[0].clone()).expect("a choice")
+    };
+    assert!(stages.iter().any(|s| s.contains("long enough")), "{stages:?}");
+    assert_eq!(goal(&advice).met, Some(true), "{:?}", goal(&advice));
+    // Trials of a minute do not fit in the time. The answer says how long they would have to be.
+    let (advice, stages) = answer_in_stages(&question, &mut slow(0.03));
+    assert!(!stages.iter().any(|s| s.contains("long enough")), "{stages:?}");
+    let words = goal(&advice).words();
+    assert!(words.contains("with more --time") && words.contains("--measure-ms 60000"), "{words}");
 }
 
 #[test]

@@ -7,14 +7,18 @@
 //! changes.
 
 mod plan;
+mod variations;
 
 use std::time::{Duration, Instant};
 
 pub use plan::plan;
 use plan::{WARMUP_MS, measure_ms, plan_of};
+pub use variations::describe;
+use variations::variations;
 
 use super::AdviseError;
 use super::candidate::Candidate;
+use super::figure::GoalVerdict;
 use super::judge::{Choice, Judged, LATEST_TRIALS, Setting, choose, choose_of_all, judge};
 use super::question::{Question, Site};
 use super::trials::{SurveyPart, Trial};
@@ -42,6 +46,9 @@ const VARIED_TRIALS: u32 = 5;
 /// variations.
 const FIRST_SHARE: f64 = 0.4;
 const CHOICE_SHARE: f64 = 0.75;
+
+/// Purpose of a stage whose trials are longer than usual.
+const LONG_ENOUGH: &str = "the best, in trials long enough for the percentiles of the goals";
 
 /// Runs a plan and returns its trials.
 pub trait Bench {
@@ -182,9 +189,14 @@ impl Surveyor<'_> {
             let share = if last { time } else { time / 2 };
             let trials = self.affordable(left.len(), share).min(MOST_TRIALS);
             if last {
-                let trials = trials.max(LAST_TRIALS);
                 let part = Some(SurveyPart::Last);
-                self.stage("the best candidates at length", part, &left, &own, trials)?;
+                let judged = self.judged(&left, known);
+                if let Some((ms, trials)) = self.longer(&judged.iter().collect::<Vec<_>>(), time) {
+                    self.stage_of(LONG_ENOUGH, part, &left, &own, trials, ms)?;
+                } else {
+                    let trials = trials.max(LAST_TRIALS);
+                    self.stage("the best candidates at length", part, &left, &own, trials)?;
+                }
                 self.settle(candidates)?;
                 return Ok(self.finalists(candidates, left, known));
             }
@@ -220,26 +232,41 @@ impl Surveyor<'_> {
         let left: Vec<Candidate> = looked_at.into_iter().map(|j| j.candidate).collect();
         loop {
             let judged = self.judged(&left, &[]);
-            // A candidate that an earlier stage dropped may return, but then it needs trials beside the others.
-            let is_open =
-                |c: &Choice<'_>| !c.is_settled() || c.chosen.part == Some(SurveyPart::Early);
-            let Some(choice) = choose_of_all(self.question, &judged).filter(is_open) else {
+            let Some(choice) = choose_of_all(self.question, &judged) else { return Ok(()) };
+            let open: Vec<Candidate> =
+                choice.possible.iter().map(|j| j.candidate.clone()).collect();
+            let most = choice.possible.iter().map(|j| j.cost.n).max().unwrap_or(0);
+            if most >= LATEST_TRIALS {
                 return Ok(());
-            };
+            }
+            let time = self.budget.mul_f64(CHOICE_SHARE).saturating_sub(self.elapsed());
+            if let Some((ms, trials)) = self.longer(&choice.possible, time) {
+                self.stage_of(LONG_ENOUGH, Some(SurveyPart::Last), &open, &own, trials, ms)?;
+                continue;
+            }
+            // A candidate that an earlier stage dropped may return, but then it needs trials beside the others.
+            if choice.is_settled() && choice.chosen.part != Some(SurveyPart::Early) {
+                return Ok(());
+            }
             let purpose = match choice.is_certain() {
                 true => "the best, to decide its goals",
                 false => "candidates that are still tied",
             };
-            let open: Vec<Candidate> =
-                choice.possible.iter().map(|j| j.candidate.clone()).collect();
-            let most = choice.possible.iter().map(|j| j.cost.n).max().unwrap_or(0);
-            let time = self.budget.mul_f64(CHOICE_SHARE).saturating_sub(self.elapsed());
             let trials = self.affordable(open.len(), time).min(AGAIN_TRIALS);
-            if trials < FIRST_TRIALS || most >= LATEST_TRIALS {
+            if trials < FIRST_TRIALS {
                 return Ok(());
             }
             self.stage(purpose, Some(SurveyPart::Last), &open, &own, trials)?;
         }
+    }
+
+    /// The length in milliseconds and the number of the next trials of each of these candidates, if those so far are
+    /// too short for the percentile of a goal, and enough longer ones fit in the time.
+    fn longer(&self, of: &[&Judged], time: Duration) -> Option<(u64, u32)> {
+        let goals = of.iter().flat_map(|j| &j.goals);
+        let ms = goals.filter_map(GoalVerdict::longer_ms).max()?;
+        let trials = self.affordable_of(of.len(), time, ms).min(LAST_TRIALS);
+        (trials as usize >= TRIALS_AT_LEAST).then_some((ms, trials))
     }
 
     /// The figures of those candidates that have trials.
@@ -296,15 +323,29 @@ impl Surveyor<'_> {
         setting: &Setting,
         trials: u32,
     ) -> Result<(), AdviseError> {
+        let ms = measure_ms(&setting.apply(self.question));
+        self.stage_of(purpose, part, candidates, setting, trials, ms)
+    }
+
+    /// Measures a stage with trials of `ms` milliseconds.
+    fn stage_of(
+        &mut self,
+        purpose: &str,
+        part: Option<SurveyPart>,
+        candidates: &[Candidate],
+        setting: &Setting,
+        trials: u32,
+        ms: u64,
+    ) -> Result<(), AdviseError> {
         // No candidate may be left because none works here.
         if candidates.is_empty() {
             return Ok(());
         }
         let question = setting.apply(self.question);
         self.seed += 1;
-        let plan = plan_of(part, &question, candidates, trials, self.seed)?;
+        let plan = plan_of(part, &question, candidates, trials, ms, self.seed)?;
         let count = candidates.len() * question.sizes.len() * trials as usize;
-        let about = self.trial_time() * count as u32;
+        let about = self.trial_time(ms) * count as u32;
         let purpose = purpose.to_owned();
         (self.tell)(&Stage {
             purpose,
@@ -317,20 +358,25 @@ impl Surveyor<'_> {
         // A failure may have waited for a deadline, which says nothing about the next trials.
         if !brought.is_empty() && brought.iter().all(|t| t.status != Status::Failed) {
             let each = (self.bench.now() - begun) / brought.len() as u32;
-            self.overhead =
-                each.saturating_sub(Duration::from_millis(WARMUP_MS + measure_ms(&question)));
+            self.overhead = each.saturating_sub(Duration::from_millis(WARMUP_MS + ms));
         }
         self.survey.trials.extend(brought);
         Ok(())
     }
 
-    fn trial_time(&self) -> Duration {
-        self.overhead + Duration::from_millis(WARMUP_MS + measure_ms(self.question))
+    /// The expected duration of a trial whose measured part takes `ms` milliseconds.
+    fn trial_time(&self, ms: u64) -> Duration {
+        self.overhead + Duration::from_millis(WARMUP_MS + ms)
     }
 
     /// The number of trials of each candidate that fit in the given time.
     fn affordable(&self, candidates: usize, time: Duration) -> u32 {
-        let round = self.trial_time() * (candidates * self.question.sizes.len()).max(1) as u32;
+        self.affordable_of(candidates, time, measure_ms(self.question))
+    }
+
+    /// The number of trials of `ms` milliseconds of each candidate that fit in the given time.
+    fn affordable_of(&self, candidates: usize, time: Duration, ms: u64) -> u32 {
+        let round = self.trial_time(ms) * (candidates * self.question.sizes.len()).max(1) as u32;
         (time.as_secs_f64() / round.as_secs_f64()) as u32
     }
 }
@@ -351,47 +397,4 @@ pub(super) fn least_time(
 /// Whether earlier trials of this candidate are enough to skip the first stage.
 fn is_covered(question: &Question, candidate: &Candidate, known: &[Trial]) -> bool {
     judge(question, candidate, known.iter()).is_some_and(|j| j.costs.len() >= FIRST_TRIALS as usize)
-}
-
-/// Variations of a question, the smallest changes first.
-fn variations(question: &Question) -> Vec<Setting> {
-    let own = Setting::of(question);
-    let mut all = Vec::new();
-    let loaded = std::thread::available_parallelism().map_or(2, |n| n.get() as u32);
-    let other_load = if question.load.is_idle() {
-        Load { cpu: loaded, ..Load::default() }
-    } else {
-        Load::default()
-    };
-    for factor in [8.0, 0.125, 64.0] {
-        let largest = question.sizes.iter().map(|s| s.bytes).max().unwrap_or(1) as f64 * factor;
-        let least = question.sizes.iter().map(|s| s.bytes).min().unwrap_or(1) as f64 * factor;
-        if largest <= f64::from(16 << 20) && least >= 8.0 {
-            all.push(Setting { size_factor: factor, ..own.clone() });
-        }
-    }
-    if question.site == Site::SameHost {
-        all.insert(1.min(all.len()), Setting { load: other_load, ..own.clone() });
-    }
-    if question.rate_per_s.is_some() {
-        all.insert(1.min(all.len()), Setting { rate_factor: 4.0, ..own.clone() });
-    }
-    all
-}
-
-/// Describes a variation in words.
-pub fn describe(setting: &Setting, question: &Question) -> String {
-    let own = Setting::of(question);
-    let varied = setting.apply(question);
-    if setting.size_factor != own.size_factor {
-        let sizes: Vec<String> = varied.sizes.iter().map(|s| size_words(s.bytes)).collect();
-        return format!("messages of {}", sizes.join(", "));
-    }
-    if setting.rate_factor != own.rate_factor {
-        return format!("{} messages per second", varied.rate_per_s.unwrap_or_default());
-    }
-    if setting.load.is_idle() {
-        return "no load added".to_owned();
-    }
-    format!("background load ({})", crate::cases::load_name(&setting.load))
 }

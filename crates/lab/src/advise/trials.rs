@@ -84,6 +84,7 @@ pub(super) fn survey_group(part: Option<SurveyPart>, wait: Wait, size_bytes: u64
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct TrialLatency {
     span: Span,
+    n: u64,
     p50: u64,
     p90: u64,
     p99: Option<u64>,
@@ -246,6 +247,7 @@ impl Trial {
                 .iter()
                 .map(|l| TrialLatency {
                     span: l.span,
+                    n: l.n,
                     p50: l.p50,
                     p90: l.p90,
                     p99: l.p99,
@@ -312,6 +314,14 @@ impl Trial {
                 Some(of(Span::SetUp)? + latency? + of(Span::TearDown).unwrap_or(0.0))
             }
         }
+    }
+
+    /// How long the trial would have to be to have enough samples for the percentile, milliseconds, at the rate of its
+    /// samples; `None` for a trial with a fixed number of messages, or without samples.
+    pub(super) fn ms_needed(&self, percentile: Percentile) -> Option<f64> {
+        let (i, needed) = (&self.inputs, percentile.samples_needed() as f64);
+        let fewest = self.latency_ns.iter().map(|l| l.n).min().filter(|n| *n > 0)?;
+        i.messages.is_none().then(|| i.measure_ms as f64 * needed / fewest as f64)
     }
 
     /// Whether the trial has too few samples for the percentile, so that its maximum is used instead.

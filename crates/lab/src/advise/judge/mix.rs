@@ -6,7 +6,10 @@ use crate::advise::judge::{LATEST_TRIALS, RATE_REACHED, answers};
 use crate::advise::question::{Percentile, Question};
 use crate::advise::trials::Trial;
 use crate::record::Status;
-use crate::stats::TRIALS_AT_LEAST;
+use crate::stats::{self, TRIALS_AT_LEAST};
+
+/// Factor by which a trial is longer than the time in which it had just enough samples, since rates vary.
+const SPARE_TIME: f64 = 1.5;
 
 /// A candidate's usable trials for each message size of a question, at least one for each.
 pub(super) struct Mix<'t> {
@@ -106,7 +109,20 @@ impl<'t> Mix<'t> {
             maxima: us(&lacking, percentile),
             medians: us(&self.rows(), Percentile::P50),
             needed: percentile.samples_needed(),
+            measure_ms: self.measure_ms(percentile),
         }
+    }
+
+    /// A length of trials, milliseconds, with which those of every size very probably have enough samples for the
+    /// percentile.
+    fn measure_ms(&self, percentile: Percentile) -> Option<u64> {
+        let of_size = |trials: &[&Trial]| {
+            let needed: Vec<f64> = trials.iter().filter_map(|t| t.ms_needed(percentile)).collect();
+            stats::median(&needed)
+        };
+        let longest =
+            self.by_size().map(of_size).try_fold(0.0, |most: f64, ms| Some(most.max(ms?)))?;
+        Some((longest * SPARE_TIME).ceil() as u64)
     }
 }
 

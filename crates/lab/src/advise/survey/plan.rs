@@ -33,16 +33,17 @@ pub fn plan(
     trials: u32,
     seed: u64,
 ) -> Result<Plan, AdviseError> {
-    plan_of(None, question, candidates, trials, seed)
+    plan_of(None, question, candidates, trials, measure_ms(question), seed)
 }
 
-/// The plan of a stage in this part of a survey. The names of the plan's groups, and so the records, contain the part.
-/// `part` is `None` for trials that are not for the choice.
+/// The plan of a stage in this part of a survey, whose trials are measured for `measure_ms` milliseconds. The names of
+/// the plan's groups, and so the records, contain the part. `part` is `None` for trials that are not for the choice.
 pub(super) fn plan_of(
     part: Option<SurveyPart>,
     question: &Question,
     candidates: &[Candidate],
     trials: u32,
+    measure_ms: u64,
     seed: u64,
 ) -> Result<Plan, AdviseError> {
     let testbed = question.testbed();
@@ -82,7 +83,7 @@ pub(super) fn plan_of(
             ("load", crate::plan::load_value(question.load)?),
             ("trials", number(u64::from(trials))),
             ("warmup_ms", number(WARMUP_MS)),
-            ("measure_ms", number(measure_ms(question))),
+            ("measure_ms", number(measure_ms)),
         ]),
     );
     if let Some(testbed) = &testbed {
