@@ -31,7 +31,8 @@ fn main() {
                 .is_ok_and(|status| status.success());
         if !compiled {
             println!(
-                "cargo::warning=no C compiler for {SOURCE}: guests cannot keep AVX registers on CPUs with AMX"
+                "cargo::warning=no C compiler for {SOURCE}, so guests cannot preserve AVX registers on CPUs with AMX; \
+                 install a C compiler"
             );
             std::fs::write(&library, []).expect("cargo's OUT_DIR is writable");
         }

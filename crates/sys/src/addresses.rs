@@ -16,7 +16,7 @@ pub fn own_addresses() -> Result<Vec<IpAddr>, OsError> {
     Ok(addresses)
 }
 
-/// The name of the first interface that is up and has this address.
+/// The name of the first interface that is up and has this address; `None` if there is no such interface.
 pub fn interface_of(wanted: IpAddr) -> Result<Option<String>, OsError> {
     let mut found = None;
     for_each_up(|name, address| {

@@ -54,9 +54,9 @@ pub fn sleep_until_ns(instant_ns: u64) {
     }
 }
 
-/// Sets how late, in nanoseconds, the kernel may end the calling thread's sleeps. This timer slack is 50,000 by
-/// default, which enables the kernel to group timers. The kernel adds it to every sleep of a thread that is not
-/// real-time; see PR_SET_TIMERSLACK in prctl(2).
+/// Sets the calling thread's timer slack: how late, in nanoseconds, the kernel may end its sleeps. The default of
+/// 50,000 lets the kernel group timers. The kernel adds the slack to every sleep of a thread that is not real-time; see
+/// PR_SET_TIMERSLACK in prctl(2).
 ///
 /// # Errors
 /// The kernel refuses (for example because of a seccomp filter).
@@ -74,7 +74,8 @@ pub fn timer_slack_ns() -> Result<u64, OsError> {
         .map_err(|e| OsError::new("prctl(PR_GET_TIMERSLACK)", "", e))
 }
 
-/// The [`std::time::Instant`] that lies `ns` after zero on CLOCK_MONOTONIC, the clock that `Instant` uses on Linux.
+/// The [`std::time::Instant`] `ns` nanoseconds after the zero of CLOCK_MONOTONIC, the clock that `Instant` uses on
+/// Linux.
 pub fn instant_at(ns: u64) -> Instant {
     let (now, now_ns) = (Instant::now(), monotonic_ns());
     if ns >= now_ns {

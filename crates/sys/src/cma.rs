@@ -9,8 +9,8 @@ use crate::error::last_errno;
 /// Reads each of `pieces`, given as an address in process `pid` and the buffer to fill, and returns the total number of
 /// bytes read. The total is less than requested if the process has nothing mapped at the remaining addresses.
 ///
-/// Errors: `ESRCH` no such process; `EPERM` no permission to trace it ([`let_others_read`]); `EFAULT` nothing is mapped
-/// at the first address.
+/// Errors: `ESRCH` no such process; `EPERM` no permission to trace it (see [`let_others_read`]); `EFAULT` nothing is
+/// mapped at the first address.
 #[inline]
 pub fn read<const N: usize>(pid: u32, pieces: [(u64, &mut [u8]); N]) -> Result<usize, Errno> {
     let remote: [libc::iovec; N] = std::array::from_fn(|i| libc::iovec {
@@ -38,11 +38,11 @@ pub fn read<const N: usize>(pid: u32, pieces: [(u64, &mut [u8]); N]) -> Result<u
 /// The largest range, in bytes, that [`check_own`] can check in one call.
 pub const MAX_CHECKED_BYTES: usize = 256;
 
-/// Checks that `len` bytes of this process's own memory, at most [`MAX_CHECKED_BYTES`], are readable and, if `written`
-/// is set, writable (by writing their current content back). Succeeds without a check where the system forbids
-/// process_vm_readv or process_vm_writev.
+/// Checks that `len` bytes of this process's own memory, at most [`MAX_CHECKED_BYTES`], are readable. If `written` is
+/// set, also checks that they are writable, by writing their current content back. Succeeds without a check where the
+/// system forbids process_vm_readv or process_vm_writev.
 ///
-/// Errors: `EFAULT`.
+/// Errors: `EFAULT` if the memory does not pass the check.
 pub fn check_own(address: u64, len: usize, written: bool) -> Result<(), Errno> {
     let mut bytes = [0; MAX_CHECKED_BYTES];
     let bytes = &mut bytes[..len.min(MAX_CHECKED_BYTES)];
@@ -77,11 +77,11 @@ pub fn yama_scope() -> Option<u32> {
     std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
 }
 
-/// Lets processes of the same user read this one's memory where Yama would allow that only to its ancestors
+/// Lets processes of the same user read this process's memory where Yama would allow that only to its ancestors
 /// (`ptrace_scope` 1). Does nothing where no permission is needed.
 ///
-/// Permits any process, because PR_SET_PTRACER can name only one and there may be several peers. The kernel still
-/// checks user and dumpability.
+/// Permits any process, because PR_SET_PTRACER can permit only one or all, and there may be several peers. The kernel
+/// still checks user and dumpability.
 pub fn let_others_read() {
     if yama_scope() == Some(1) {
         // A refusal becomes visible when the peer reads.

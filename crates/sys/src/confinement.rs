@@ -17,11 +17,11 @@ use crate::{OsError, seccomp};
 /// How a child is confined.
 #[derive(Debug)]
 pub struct Confinement<'a> {
-    /// An empty folder over which the child gets its own tmpfs: the only place it can write to.
+    /// An empty folder on which the child gets its own tmpfs. The child can write to nothing else.
     pub writable: &'a Path,
     /// Whether to hide the extended CPU state from the child ([`seccomp::hide_extended_state`]).
     pub hide_extended_state: bool,
-    /// A library that the child loads before all others; `None`: there is none.
+    /// A library that the child loads before all others; `None`: no library.
     pub preload: Option<OwnedFd>,
     /// A descriptor that the child inherits as number [`CHANNEL`].
     pub channel: OwnedFd,

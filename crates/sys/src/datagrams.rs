@@ -11,7 +11,7 @@ use crate::OsError;
 use crate::records::{MOST_SENT, send_headers};
 use crate::socket::{Address, set_raw};
 
-/// Maximum number of segments in a run: UDP_MAX_SEGMENTS of the oldest kernels that have the option.
+/// Maximum number of segments in a run: UDP_MAX_SEGMENTS of the oldest kernels that support UDP_SEGMENT.
 const SEGMENTS_MOST: usize = 64;
 
 /// Maximum length of a run in bytes, so that it still fits an IP packet with its headers.
@@ -30,7 +30,7 @@ impl Control {
     pub(crate) const EMPTY: Self = Self([0; CONTROL_LEN]);
     pub(crate) const LEN: usize = CONTROL_LEN;
 
-    /// Asks the kernel to split a message into pieces of `len` bytes.
+    /// Creates the control message that makes the kernel split a message into pieces of `len` bytes.
     fn cut(len: u16) -> Self {
         let mut control = Self::EMPTY;
         let header: *mut libc::cmsghdr = control.0.as_mut_ptr().cast();
@@ -109,7 +109,7 @@ impl Run<'_> {
 
 /// Sends up to [`MOST_SENT`] datagrams, each to its own address, without waiting. Consecutive datagrams to one address
 /// with equal lengths of up to `segment_max` bytes (the last may be shorter) are sent as one message that the kernel
-/// splits; with a `segment_max` of 0, none are.
+/// splits. If `segment_max` is 0, each datagram is sent as a message of its own.
 ///
 /// # Errors
 /// The error of the first message. An error of a later message ends the call before that message and is returned by the

@@ -189,8 +189,7 @@ mod tests {
         assert_eq!(epoll.wait_for(now).unwrap().next().map(|r| r.ended), Some(true));
     }
 
-    /// tipcd waits for such a change when a program sends a request before the program has received the previous
-    /// answer.
+    /// tipcd waits for this change when a program sends a request before it has received the previous answer.
     #[test]
     fn reception_by_the_other_end_is_reported_as_a_change() {
         use crate::socket::{self, SocketType};

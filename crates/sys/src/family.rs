@@ -42,8 +42,8 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Kills every process of this user that carries the mark, including those started meanwhile; returns how many there
-/// were.
+/// Kills every process of this user that carries the mark, including processes that the family starts meanwhile;
+/// returns how many processes it killed.
 pub fn kill_marked(mark: &str) -> usize {
     let variable = format!("{MARK}={mark}");
     kill_until_none(|| {

@@ -39,8 +39,9 @@ pub fn words() -> Result<&'static [AtomicU32; WORDS], OsError> {
     Ok(unsafe { &*start.cast() })
 }
 
-/// A number, never 0, that differs from that of every ancestor process, so that data tagged with it in memory copied by
-/// a fork can be recognised as the parent's. `None` where the system cannot tell a child from its parent.
+/// A number, never 0, that differs from the number of every ancestor process. A process that finds another number on
+/// data in its memory knows that the data was copied from its parent by a fork. `None` where the system cannot
+/// distinguish a child from its parent.
 #[inline]
 pub fn process() -> Option<u32> {
     static MARK: LazyLock<Option<&'static [AtomicU32; WORDS]>> = LazyLock::new(|| words().ok());

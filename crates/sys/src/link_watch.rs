@@ -1,5 +1,5 @@
-//! Reports when a network interface stops or starts carrying frames (rtnetlink(7)): it went down, lost its carrier, was
-//! deleted, or is up again.
+//! Reports when a network interface stops carrying frames (it went down, lost its carrier or was deleted) and when it
+//! carries them again; see rtnetlink(7).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -1,8 +1,8 @@
 //! POSIX message queues (`mq_open(3)`, `mq_overview(7)`).
 //!
-//! On Linux a queue descriptor is a file descriptor: it can be polled, passed by `SCM_RIGHTS` and closed by `close`,
-//! and a queue whose name was unlinked lives until its last descriptor is closed. [`MessageQueue::create_unnamed`] uses
-//! that, so a queue is visible in `/dev/mqueue` only between two system calls.
+//! On Linux a queue descriptor is a file descriptor: it can be polled, passed by `SCM_RIGHTS` and closed by `close`. A
+//! queue whose name was unlinked lives until its last descriptor is closed. [`MessageQueue::create_unnamed`] unlinks
+//! the name immediately, so a queue is visible in `/dev/mqueue` only between two system calls.
 //!
 //! Calls on the measured path return the bare [`Errno`].
 
@@ -70,8 +70,8 @@ impl MessageQueue {
     /// Creates a queue for `messages` messages of at most `message_bytes` under `name`, which begins with a slash, and
     /// immediately unlinks the name. Hold a lease on the name: the process could be killed between the two calls.
     ///
-    /// Errors: `EINVAL` when the attributes are beyond [`Limits`] (or the hard limits for a process with
-    /// `CAP_SYS_RESOURCE`), `EMFILE` when beyond `RLIMIT_MSGQUEUE`, `ENOSYS` when the kernel has no queues.
+    /// Errors: `EINVAL` when the attributes exceed [`Limits`] (for processes with `CAP_SYS_RESOURCE`, the hard limits),
+    /// `EMFILE` when they exceed `RLIMIT_MSGQUEUE`, `ENOSYS` when the kernel has no queues.
     pub fn create_unnamed(
         name: &str,
         messages: usize,
@@ -128,7 +128,7 @@ impl MessageQueue {
     /// Sends a message; returns whether there was room in time. Messages of higher priority overtake those of lower
     /// priority.
     ///
-    /// A deadline is converted to the wall clock that `mq_timedsend` takes. If that clock is set while we wait, the
+    /// A deadline is converted to the wall clock, which `mq_timedsend` uses. If that clock is set while we wait, the
     /// wait ends early or late by the same amount; if early, we wait again.
     pub fn send(&self, message: &[u8], priority: u32, patience: Patience) -> Result<bool, Errno> {
         loop {
@@ -212,9 +212,9 @@ fn zeroed_attributes() -> libc::mq_attr {
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// The absolute CLOCK_REALTIME at which to give up. The epoch itself, long past, means "do not wait": the kernel
-/// returns before it sleeps, and the descriptor does not need O_NONBLOCK, which would also affect other processes that
-/// hold the queue.
+/// The instant on CLOCK_REALTIME at which to stop waiting; `None`: never. `Patience::Now` becomes the epoch, which is
+/// long past, so the kernel returns before it sleeps. The descriptor therefore does not need O_NONBLOCK, which would
+/// also affect other processes that have the queue open.
 fn wall_clock(patience: Patience) -> Option<libc::timespec> {
     let at = match patience {
         Patience::Forever => return None,

@@ -61,7 +61,8 @@ impl NamedSemaphore {
             .ok_or_else(|| failed(Errno::INVAL))
     }
 
-    /// Increments the semaphore. A semaphore at its maximum wakes waiters as well, so that is not an error.
+    /// Increments the semaphore. If it is already at its maximum, that is not an error, because its waiters wake up
+    /// anyway.
     ///
     /// # Errors
     /// The errno of `sem_post`.
@@ -110,8 +111,8 @@ impl Drop for NamedSemaphore {
     }
 }
 
-/// The name of the POSIX shared memory in which the C library keeps the semaphore of this name. A
-/// [`lease`](crate::lease) on it removes the semaphore, too.
+/// The name of the POSIX shared memory in which the C library stores the semaphore `name`. A [`lease`](crate::lease) on
+/// that memory removes the semaphore, too.
 pub fn file_of(name: &str) -> String {
     format!("/sem.{name}")
 }

@@ -50,8 +50,8 @@ pub fn interface_mtu(name: &str) -> Result<usize, OsError> {
     Ok(usize::try_from(mtu).unwrap_or_default())
 }
 
-/// Makes the ioctl `request`, which takes an interface's name in a `struct ifreq` and fills in the other fields; `call`
-/// names it in errors.
+/// Makes the ioctl `request`, which takes an interface's name in a `struct ifreq` and fills in the other fields. `call`
+/// is the name of the call in errors.
 fn ask_of_interface(
     request: libc::Ioctl,
     call: &'static str,

@@ -13,8 +13,8 @@ use crate::socket::{self, Address};
 pub struct EtherSocket {
     /// The receiving socket, bound to the interface.
     pub fd: OwnedFd,
-    /// The sending socket. It receives nothing: a socket is woken each time a frame sent through it has left, so a
-    /// socket that is not waited on avoids these wake-ups.
+    /// The sending socket, which receives nothing. It is separate because the kernel wakes the threads that wait for a
+    /// socket each time a frame sent through it has left; nothing waits for this socket.
     pub sender: OwnedFd,
     /// The interface's hardware address.
     pub mac: [u8; 6],

@@ -34,7 +34,7 @@ pub struct RingFrame<'a> {
 }
 
 impl PacketRing {
-    /// Gives a packet socket a ring of about this number of bytes for frames of up to `largest` bytes without the
+    /// Gives a packet socket a ring of about `bytes` bytes for frames of up to `largest` bytes, not counting the
     /// hardware header. From then on the socket's frames are received only through the ring.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl Drop for RingFrame<'_> {
     }
 }
 
-/// The status word, which tells whether a slot belongs to the kernel or to this process.
+/// The status word, which shows whether a slot belongs to the kernel or to this process.
 const fn status(slot: &NonNull<u8>) -> &AtomicU32 {
     // SAFETY: every slot begins with this word, aligned to 16 bytes; both sides only access it as a whole. The mapping
     // outlives the borrow, which is that of a pointer made within `PacketRing::take` or kept by a `RingFrame` that
@@ -130,8 +130,8 @@ mod tests {
     use std::os::fd::AsFd;
     use std::time::{Duration, Instant};
 
-    /// The two EtherTypes for experiments (IEEE 802), so that no other frames interfere: one for each test, since both
-    /// run at the same time on one interface.
+    /// The two EtherTypes for experiments (IEEE 802), so that no other frames interfere. Each of the two tests has its
+    /// own, because both run at the same time on one interface.
     const ETHER_TYPES: [u16; 2] = [0x88b5, 0x88b6];
 
     fn on_loopback(ether_type: u16) -> Option<EtherSocket> {

@@ -1,5 +1,5 @@
-//! The send ring of a packet socket (packet(7), PACKET_TX_RING version 2): sends many frames with one call, without a
-//! message header, a check and a socket look-up for each frame.
+//! The send ring of a packet socket (packet(7), PACKET_TX_RING version 2): sends many frames with one call. No frame
+//! needs a message header, a check or a socket look-up of its own.
 //!
 //! By default the kernel would transmit the ring's pages themselves and mark a slot as free only when the device has
 //! released it. Here it copies every frame whole: each begins with a header for PACKET_VNET_HDR (struct virtio_net_hdr)
@@ -134,7 +134,7 @@ impl SendRing {
     }
 
     /// Sends the frames that were put into the ring, with one call and without waiting; returns how many were sent.
-    /// Frames that the kernel did not take are removed from the ring and passed to `back` in order.
+    /// Frames that the kernel did not accept are removed from the ring and passed to `back` in order.
     ///
     /// # Errors
     /// The error of the first frame, as with [`SendRing::send`].
@@ -170,14 +170,14 @@ impl SendRing {
         unsafe { self.mapping.start().add(block * self.block_bytes + place * self.slot_bytes) }
     }
 
-    /// The status word, which tells whether a slot belongs to the kernel or to this process.
+    /// The status word, which shows whether a slot belongs to the kernel or to this process.
     fn status(&self, slot: usize) -> &AtomicU32 {
         // SAFETY: every slot begins with this word, aligned to 64 bytes; both sides only access it as a whole. The
         // mapping outlives the borrow, which is that of `self`.
         unsafe { self.slot(slot).cast::<AtomicU32>().as_ref() }
     }
 
-    /// The frame in a slot that was filled but not taken by the kernel.
+    /// The frame in a slot that was filled but not accepted by the kernel.
     fn frame(&self, slot: usize) -> &[u8] {
         let start = self.slot(slot).as_ptr();
         // SAFETY: `fill` wrote this record, whose length covers the bytes after it that it wrote too, all within the

@@ -39,8 +39,8 @@ pub struct PeerWatch {
 }
 
 impl PeerWatch {
-    /// Watches `end`. `on_event` runs in the watching thread and must not block. [`PeerWatch::peer_has_ended`] is true
-    /// before [`PeerEvent::Ended`] is reported, which happens at most once and last.
+    /// Watches `end`. `on_event` runs in the watching thread and must not block. [`PeerEvent::Ended`] is reported at
+    /// most once, as the last event; [`PeerWatch::peer_has_ended`] is already true by then.
     pub fn watch(
         end: OwnedFd,
         mut on_event: impl FnMut(PeerEvent) + Send + 'static,

@@ -60,7 +60,7 @@ impl std::fmt::Display for Unavailable {
                 write!(f, "the kernel forbids counters (kernel.perf_event_paranoid is {level})")
             }
             Unavailable::Forbidden(None) => {
-                write!(f, "counters are forbidden (a container's seccomp filter, or the kernel)")
+                write!(f, "the kernel or a container's seccomp filter forbids counters")
             }
             Unavailable::NotSupported => write!(f, "this kernel has no perf_event_open"),
             Unavailable::Other(why) => write!(f, "perf_event_open: {why}"),
@@ -81,7 +81,7 @@ impl Unavailable {
                 "sudo sysctl kernel.perf_event_paranoid=1 (in a container also --cap-add PERFMON)"
             }
             Unavailable::NotSupported => "use a kernel with CONFIG_PERF_EVENTS",
-            Unavailable::Other(_) => "see `perf stat true` for more",
+            Unavailable::Other(_) => "run `perf stat true` for details",
         }
     }
 }
@@ -227,8 +227,8 @@ pub struct Counted {
     pub instructions: u64,
     /// Misses of the last-level cache.
     pub cache_misses: u64,
-    /// Share of the time in which the hardware counted, per mille; the least of the three counters. Below 1000 the
-    /// counts are estimates; see [`Reading`].
+    /// Share of the time in which the hardware counted, per mille: the lowest of the three counters' shares. Below 1000
+    /// the counts are estimates; see [`Reading`].
     pub counted_per_mille: u32,
 }
 

@@ -54,8 +54,8 @@ impl PipeEnd {
         retry_on_intr(|| rustix::io::write(&self.fd, bytes))
     }
 
-    /// Reads available bytes, at most as many as `buf` holds; EAGAIN only if `nonblocking`, returns 0 when there
-    /// are no writers.
+    /// Reads available bytes, at most as many as `buf` holds; returns 0 when there are no writers. EAGAIN only if
+    /// `nonblocking`.
     #[inline]
     pub fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
         self.set_mode(nonblocking)?;
@@ -135,7 +135,7 @@ pub fn make_fifo(path: &Path) -> Result<(), OsError> {
     .map_err(|e| OsError::new("mkfifo", path.display(), e))
 }
 
-/// The end of a FIFO to open.
+/// Which end of a FIFO to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FifoSide {
     /// The read end; opens even without a writer.

@@ -1,4 +1,5 @@
-//! All frames of one interface, raw, in batches (AF_PACKET): the port of a switch in user space. Needs CAP_NET_RAW.
+//! The port of a switch in user space: receives and sends all frames of one interface, raw and in batches (AF_PACKET).
+//! Needs CAP_NET_RAW.
 //!
 //! Each frame arrives with the kernel's `virtio_net_hdr`, which describes the remaining checksum and segmentation work,
 //! and leaves with it. So frames pass unchanged, segmentation offload included.
@@ -51,8 +52,8 @@ impl Port {
     /// Length in bytes of the `virtio_net_hdr` before each frame.
     pub const HEADER_BYTES: usize = 10;
 
-    /// Opens a socket for every frame that arrives on an interface of the caller's network namespace, but not for those
-    /// that leave by it.
+    /// Opens a socket that receives every frame that arrives on an interface of the caller's network namespace, but no
+    /// frame that leaves by it.
     ///
     /// # Errors
     /// There is no such interface, or the caller has no privilege.
@@ -116,8 +117,8 @@ impl Port {
         Ok(count)
     }
 
-    /// Sends frames (each with its `virtio_net_hdr`) in order. Returns how many the interface did not take because a
-    /// queue is full or the interface is down: these are lost, as on a switch.
+    /// Sends frames (each with its `virtio_net_hdr`) in order. Returns the number of frames that the interface did not
+    /// accept because a queue is full or the interface is down: these are lost, as on a switch.
     pub fn send(&self, frames: &[Vec<u8>]) -> usize {
         let mut parts: Vec<libc::iovec> = frames
             .iter()

@@ -137,7 +137,7 @@ fn wait_for_end(process: &OwnedFd, limit: Option<Duration>) {
     }
 }
 
-/// A descriptor of the running process that has this pid and this start time.
+/// A descriptor of the running process that has this pid and this start time; `None` if there is no such process.
 fn open_exactly(pid: u32, started: u64) -> Option<OwnedFd> {
     let id = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
     let process = pidfd_open(id, PidfdFlags::empty()).ok()?;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::OsError;
 
-/// Where a CPU's time went, nanoseconds since boot or between two snapshots.
+/// Where a CPU's time went, in nanoseconds, since boot or between two snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTimes {
     /// User code, including niced code and guests' time.
@@ -32,9 +32,9 @@ pub struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// The busy part of `span_ns`, the time that has passed on all of the CPUs together: everything but idle, I/O wait
-    /// and steal. It is derived from the idle time, because the kernel measures that. In many configurations
-    /// (CONFIG_TICK_CPU_ACCOUNTING) the kernel only samples the other times at timer ticks, and so misses most periods
+    /// The busy part of `span_ns` (the time that has passed on all CPUs together): what remains after idle time, I/O
+    /// wait and steal. The busy times themselves are not summed. In many configurations (CONFIG_TICK_CPU_ACCOUNTING)
+    /// the kernel measures idle time, but only samples the other times at timer ticks. It thus misses most busy periods
     /// shorter than a tick on a CPU that is otherwise idle.
     pub fn busy_within(&self, span_ns: u64) -> u64 {
         span_ns.saturating_sub(self.idle_ns + self.iowait_ns + self.steal_ns)
@@ -126,7 +126,7 @@ pub fn parse_stat(text: &str, ticks_per_s: u64) -> Option<HostCpu> {
     seen.then_some(host)
 }
 
-/// One network interface's counters since it was made, or between two snapshots.
+/// One network interface's counters since it was created, or between two snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceCounters {
     /// Bytes received, link-layer header included where the driver counts it.

@@ -21,9 +21,9 @@ fn record(kind: i32, at: u64) -> Result<libc::flock, Errno> {
     Ok(record)
 }
 
-/// Claims the byte at offset `at` of a file, possibly beyond the file's end, for the lifetime of this process. EAGAIN
-/// or EACCES when another process has it, EBADF when the file is not open for writing, ENOLCK when the system has no
-/// more locks.
+/// Claims the byte at offset `at` of a file, possibly beyond the file's end, for the lifetime of this process. Errors:
+/// EAGAIN or EACCES when another process has claimed it, EBADF when the file is not open for writing, ENOLCK when the
+/// system has no more locks.
 pub fn claim(fd: impl AsFd, at: u64) -> Result<(), Errno> {
     let record = record(libc::F_WRLCK, at)?;
     // SAFETY: F_SETLK reads the record, which outlives the call.

@@ -189,7 +189,7 @@ impl Inbox {
 }
 
 /// Sends up to [`MOST_SENT`] messages of two parts each, without waiting; returns how many were sent. EAGAIN when not
-/// even the first was.
+/// even the first message was sent.
 pub fn send_many<'a, H: AsRef<[u8]> + 'a>(
     fd: impl AsFd,
     messages: impl Iterator<Item = (&'a H, &'a [u8])>,

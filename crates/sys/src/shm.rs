@@ -55,8 +55,8 @@ pub fn is_sealed(fd: BorrowedFd<'_>, len: usize) -> Result<bool, OsError> {
     Ok(size == len as i64 && seals.contains(SealFlags::SHRINK | SealFlags::GROW))
 }
 
-/// Creates zeroed POSIX shared memory of `len` bytes for this user only; `EEXIST` if the name, which begins with a
-/// slash, is taken.
+/// Creates zeroed POSIX shared memory of `len` bytes for this user only. The name begins with a slash; `EEXIST` if it
+/// is taken.
 pub fn create_named(name: &str, len: usize) -> Result<OwnedFd, OsError> {
     let flags = ShmOFlags::CREATE | ShmOFlags::EXCL | ShmOFlags::RDWR;
     let fd = rustix::shm::open(name, flags, Mode::RUSR | Mode::WUSR)
@@ -66,7 +66,7 @@ pub fn create_named(name: &str, len: usize) -> Result<OwnedFd, OsError> {
     Ok(fd)
 }
 
-/// Opens POSIX shared memory by its name; it must be `len` bytes long.
+/// Opens POSIX shared memory by its name. Fails if the memory is not `len` bytes long.
 pub fn open_named(name: &str, len: usize) -> Result<OwnedFd, OsError> {
     let fd = rustix::shm::open(name, ShmOFlags::RDWR, Mode::empty())
         .map_err(|e| OsError::new("shm_open", name, e))?;

@@ -39,7 +39,7 @@ struct Info {
     queued: Queued,
 }
 
-/// Aligned as the union in `siginfo_t` that it is a part of.
+/// A part of the union in `siginfo_t`, with the alignment of that union.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Queued {
@@ -156,8 +156,8 @@ impl Inbox {
             return Err(OsError::new(
                 "sigwaitinfo",
                 format!(
-                    "signal {signal}: thread '{thread}' of this process does not block it and would be killed by it; block the \
-                     real-time signals before the first thread is started"
+                    "signal {signal}: thread '{thread}' of this process does not block it, so it would kill the process; \
+                     block the real-time signals before the first thread is started"
                 ),
                 Errno::BUSY,
             ));
@@ -295,8 +295,9 @@ pub fn all_threads_block() -> bool {
     thread_without(libc::SIGRTMIN()).is_none()
 }
 
-/// The C library's own signal. Only the C library can block it, together with all others: for a moment in a thread that
-/// starts a thread or a process, and in the new thread until it gets its own mask.
+/// The C library's own signal, which only the C library can block. It blocks this signal, together with all others, for
+/// a moment in a thread that starts a thread or a process, and in the new thread until that thread gets its own mask. A
+/// thread that blocks this signal therefore does not have its final mask yet.
 const INTERNAL: i32 = 32;
 
 /// How long to wait for threads whose signal masks are not final yet.

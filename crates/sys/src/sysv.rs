@@ -99,8 +99,8 @@ impl Semaphores {
         self.id
     }
 
-    /// Increments the `nth` semaphore. A semaphore at its maximum wakes waiters as well, so that is not an error.
-    /// `EIDRM` or `EINVAL`: the set was removed.
+    /// Increments the `nth` semaphore. If it is already at its maximum, that is not an error, because its waiters wake
+    /// up anyway. `EIDRM` or `EINVAL`: the set was removed.
     pub fn post(&self, nth: u16) -> Result<(), Errno> {
         let mut op = libc::sembuf { sem_num: nth, sem_op: 1, sem_flg: 0 };
         // SAFETY: one operation, valid for the length of the call.

@@ -204,12 +204,12 @@ pub enum TipcMessage {
 /// The reason of a returned message: the receiver had no room (TIPC_ERR_OVERLOAD).
 pub const REASON_OVERLOAD: u32 = 4;
 
-/// Receives one message. The kernel truncates a message larger than `buf` without reporting its length, so `overflow`
-/// takes the rest to make the length known; a caller whose `buf` is always large enough passes an empty `overflow`.
-/// EAGAIN if there is no message.
+/// Receives one message. The kernel truncates a message larger than `buf` without reporting its length. The rest is
+/// therefore received into `overflow`, which makes the length known; a caller whose `buf` is always large enough passes
+/// an empty `overflow`. EAGAIN if there is no message.
 ///
-/// On a connection (`connection`), messages never come back as undeliverable: ECONNRESET reports the end of the
-/// connection.
+/// If `connection` is set (the socket is connected), no message comes back as undeliverable: ECONNRESET reports the end
+/// of the connection.
 pub fn recv(
     fd: impl AsFd,
     buf: &mut [u8],

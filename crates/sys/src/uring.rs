@@ -50,8 +50,8 @@ impl Waiting {
 /// A submission and a completion queue, for one request at a time.
 pub struct Ring {
     ring: IoUring,
-    /// Whether the kernel has failed to take a request, which is then still in the submission queue, with its buffer's
-    /// address. Nothing more is submitted in that case.
+    /// Whether the kernel has failed to accept a request. That request is then still in the submission queue, with its
+    /// buffer's address, so nothing more is submitted.
     broken: bool,
     /// Whether RWF_NOWAIT is used for requests that must not wait; cleared once a file does not support it.
     nowait: bool,
@@ -148,7 +148,7 @@ impl Ring {
         })
     }
 
-    /// As [`Ring::perform`], on a file, whose requests take flags (`RWF_*`).
+    /// Performs a request on a file, which can carry flags (`RWF_*`); otherwise as [`Ring::perform`].
     #[inline]
     fn perform_on_file(
         &mut self,
@@ -169,8 +169,8 @@ impl Ring {
         self.perform(waiting, |_| build(0))
     }
 
-    /// Performs the request that `build` creates; the argument of `build` says whether the request must not wait. The
-    /// request may point to memory that the caller holds for the length of this call.
+    /// Performs the request that `build` creates. The argument of `build` says whether the request must not wait. The
+    /// request may point to memory that the caller keeps valid during this call.
     #[inline]
     fn perform(
         &mut self,
@@ -287,7 +287,7 @@ impl Ring {
     }
 }
 
-/// Caps a length to what requests can hold; the kernel transfers no more than this at a time anyway.
+/// Caps a length at the maximum of a request; the kernel transfers no more than this at a time anyway.
 fn most(len: usize) -> u32 {
     len.min(0x7fff_f000) as u32
 }

@@ -1,4 +1,4 @@
-//! References to pages put into a pipe without a copy (`vmsplice(2)` from memory, `splice(2)` from a file).
+//! Puts references to pages into a pipe instead of copies (`vmsplice(2)` from memory, `splice(2)` from a file).
 
 use rustix::io::Errno;
 use rustix::pipe::{IoSliceRaw, SpliceFlags};
@@ -10,10 +10,11 @@ use crate::pages::Pages;
 /// Puts references to the pages of `range` into the pipe; returns the number of bytes. EAGAIN only if `nonblocking`,
 /// EPIPE when there are no readers.
 ///
-/// Every page, or part of one, takes one of the pipe's slots, however few bytes it holds; the number of slots is the
-/// pipe's capacity divided by the page size. The reader copies out of the pages, so `range` must not be written to
-/// until as many further pages have been spliced as the pipe has slots: data that is no longer in the pipe has been
-/// read. The pages are not gifted (SPLICE_F_GIFT promises never to touch them again, and these are reused).
+/// Each page of the range, even if only a part of it is in the range, occupies one of the pipe's slots; the number of
+/// slots is the pipe's capacity divided by the page size. The reader copies out of the pages, so `range` must not be
+/// written to until as many further pages have been spliced as the pipe has slots. By then its data is no longer in the
+/// pipe, so it has been read. The pages are not gifted: SPLICE_F_GIFT promises never to touch them again, but these
+/// pages are reused.
 #[inline]
 pub fn splice(
     pipe: impl AsFd,

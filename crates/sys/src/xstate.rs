@@ -132,7 +132,8 @@ pub fn check_string_functions() -> Result<(), String> {
     Ok(())
 }
 
-/// A string in a memfd, to be searched and copied, so that each new mapping of it starts without resident pages.
+/// The string to be searched and copied. It is in a memfd, so that each new mapping of it starts without resident
+/// pages.
 struct Text {
     file: OwnedFd,
     len: usize,

@@ -21,10 +21,11 @@ pub use wake::{WakeKind, wake_times};
 
 use crate::{OsError, affinity};
 
-/// A pair of loops that made no progress for this long gives up: something else occupies one of the CPUs.
+/// A pair of loops gives up when it has made no progress for this long, because something else occupies one of the
+/// CPUs.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
 
-/// Separates data written by different threads: prefetchers fetch lines in pairs, some in fours.
+/// Keeps data written by different threads on distant cache lines: prefetchers fetch lines in pairs, some in fours.
 #[repr(align(256))]
 #[derive(Debug, Default)]
 struct Apart<T>(T);

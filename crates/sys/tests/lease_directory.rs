@@ -1,5 +1,5 @@
-//! Tests the directory of a process's leases, which exists while leases are held or as long as the run. The test has a
-//! process of its own, because the directory belongs to the process.
+//! Tests the directory of a process's leases, which exists while the process holds a lease, or as long as its run. The
+//! test has a process of its own, because there is one directory per process.
 
 use std::path::PathBuf;
 

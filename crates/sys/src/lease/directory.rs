@@ -1,5 +1,6 @@
-//! Where leases are kept: one directory per run below `$XDG_RUNTIME_DIR/crossway` or `/tmp/crossway-UID`, named after
-//! its owner's pid and start time, so that a dead owner is recognised even if its pid was reused.
+//! The place where leases are stored: one directory per run below `$XDG_RUNTIME_DIR/crossway` or `/tmp/crossway-UID`.
+//! The directory is named after its owner's pid and start time, so that a dead owner is recognised even if its pid was
+//! reused.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -8,8 +9,8 @@ use std::path::{Path, PathBuf};
 use super::Resource;
 use crate::{OsError, proc};
 
-/// Maximum length in bytes of the root directory's path: a socket address holds 108 bytes, and the names of the run and
-/// the object take about 50 of them.
+/// Maximum length in bytes of the root directory's path: a socket address has room for 108 bytes, and the names of the
+/// run and the object need about 50 of them.
 const LONGEST_ROOT: usize = 50;
 
 /// The path of this process's own directory, whether it exists or not.
@@ -90,7 +91,7 @@ pub(super) fn reap(dir: &Path) {
     let _ = fs::remove_dir_all(dir);
 }
 
-/// The subdirectories of a run's directory, which hold the leases of roles in containers.
+/// The subdirectories of a run's directory; they contain the leases of roles in containers.
 fn rooms(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
     entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect()

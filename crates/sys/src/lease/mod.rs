@@ -77,7 +77,7 @@ impl Lease {
     /// opened the object.
     pub fn release(self) {}
 
-    /// Gives up the lease without touching the object, because the object was never created or belongs to another
+    /// Removes the lease without touching the object, because the object was never created or belongs to another
     /// process.
     pub fn cancel(mut self) {
         self.armed = false;
@@ -110,7 +110,7 @@ pub fn fresh_name(kind: &str) -> String {
     format!("crossway-{kind}-{}-{:08x}", std::process::id(), random_number() as u32)
 }
 
-/// A random positive System V key; create the object with `IPC_CREAT | IPC_EXCL` and take another key on `EEXIST`.
+/// A random positive System V key. Create the object with `IPC_CREAT | IPC_EXCL`, and try another key on `EEXIST`.
 pub fn fresh_key() -> i32 {
     ((random_number() as u32) >> 1).max(1) as i32
 }
@@ -153,7 +153,7 @@ fn lock() -> std::sync::MutexGuard<'static, Option<Directory>> {
     DIRECTORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The command that runs a reaper: `program args.. DIR` must end up calling [`reap_after_owner`].
+/// The command that runs a reaper: `program args.. DIR`, which must call [`reap_after_owner`] with that directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Reaper<'a> {
     /// The program to run.
@@ -164,8 +164,8 @@ pub struct Reaper<'a> {
 
 impl Reaper<'_> {
     /// Starts the reaper of `dir`. It notices the end of this process, `kill -9` included, because its standard input
-    /// closes then. Its own process group keeps it alive through Ctrl-C. It shares this process's standard error, so if
-    /// that is a pipe, a process that reads it to its end also waits for the reaper.
+    /// closes then. Its own process group keeps it alive through Ctrl-C. It shares this process's standard error: if
+    /// that is a pipe, a program that reads the pipe to its end also waits for the reaper.
     fn start(&self, dir: &Path) -> Result<Child, OsError> {
         Command::new(self.program)
             .args(self.args)
@@ -178,7 +178,7 @@ impl Reaper<'_> {
     }
 }
 
-/// The message with which an owner tells its reaper that it has cleaned up itself.
+/// The message by which an owner informs its reaper that it has already cleaned up.
 const CLEANED_UP: &[u8] = b"clean\n";
 
 /// One run's directory of leases, owned by the controller. Dropping it removes everything that remains.
@@ -220,8 +220,8 @@ impl Run {
         directory::remove_leases(&self.dir, |name| name.starts_with(&prefix));
     }
 
-    /// Creates a subdirectory for the leases of a process in its own PID namespace, whose pid has no meaning in this
-    /// one.
+    /// Creates a subdirectory for the leases of a process in another PID namespace, because that process's pid has no
+    /// meaning here.
     ///
     /// # Errors
     /// The subdirectory cannot be created.

@@ -105,7 +105,7 @@ pub fn inet(protocol: Inet, address: SocketAddr) -> Result<OwnedFd, OsError> {
     make(family, kind, Some(number), name)
 }
 
-/// Creates a socket of a family given by its number; the protocol is 0.
+/// Creates a socket of a family given by its number; the protocol is 0. `object` describes the socket in errors.
 pub fn of_family(family: u16, kind: SocketType, object: &str) -> Result<OwnedFd, OsError> {
     make(AddressFamily::from_raw(family), kind, None, object)
 }
@@ -145,7 +145,7 @@ pub fn as_inet(address: &Address) -> Option<SocketAddr> {
     SocketAddr::try_from(address.clone()).ok()
 }
 
-/// Binds the socket to an address.
+/// Binds the socket to an address; `object` describes the address in errors.
 pub fn bind(fd: impl AsFd, address: &Address, object: &str) -> Result<(), OsError> {
     rustix::net::bind(fd, address).map_err(|e| OsError::new("bind", object, e))
 }

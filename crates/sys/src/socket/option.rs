@@ -170,9 +170,9 @@ pub fn set_tcp_nodelay(fd: impl AsFd, on: bool) -> Result<(), OsError> {
     sockopt::set_tcp_nodelay(fd, on).map_err(|e| OsError::new("setsockopt(TCP_NODELAY)", "", e))
 }
 
-/// Makes TCP give up a connection when its peer is silent: it probes the peer after `idle` without traffic, and gives
-/// up if data stays unacknowledged for longer than `limit`. The error is ETIMEDOUT in both cases. `idle` is rounded to
-/// whole seconds.
+/// Makes TCP abandon a connection whose peer is silent. TCP probes the peer after `idle` without traffic; it abandons
+/// the connection if the peer does not answer, or if data stays unacknowledged for longer than `limit`. The error is
+/// ETIMEDOUT in both cases. `idle` is rounded to whole seconds.
 pub fn set_tcp_liveness(fd: impl AsFd, idle: Duration, limit: Duration) -> Result<(), OsError> {
     const PROBE_EVERY: Duration = Duration::from_secs(1);
     let failed = |e| OsError::new("setsockopt", "TCP keepalive", e);

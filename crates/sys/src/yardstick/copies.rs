@@ -245,7 +245,7 @@ pub fn copy_run(cpus: (u32, u32), plan: &CopyPlan) -> Result<CopyTime, OsError> 
     Ok(time)
 }
 
-/// Copies `bytes`; small sizes without a call.
+/// Copies `bytes`; small sizes without a function call.
 ///
 /// # Safety
 /// As [`std::ptr::copy_nonoverlapping`].

@@ -17,8 +17,8 @@ use crate::{OsError, futex, pipe};
 pub enum ExchangeKind {
     /// FUTEX_WAKE and FUTEX_WAIT on two words.
     Futex,
-    /// One byte through a pipe each way. A pipe's wake-up tells the scheduler that the waker is about to sleep, a
-    /// futex's does not: on one CPU, and on some machines between two, the pipe is cheaper.
+    /// One byte through a pipe each way. A pipe's wake-up notifies the scheduler that the waker is about to sleep; a
+    /// futex's wake-up does not. The pipe is therefore cheaper on one CPU and, on some machines, also between two CPUs.
     Pipe,
 }
 
@@ -27,9 +27,9 @@ pub enum ExchangeKind {
 pub struct Exchanges {
     /// Nanoseconds of each round trip.
     pub times: Vec<f64>,
-    /// How often the thread that slept less often slept per round trip, counted as voluntary context switches during
-    /// the round trips in `times`: about 1 if both slept each time. A thread does not sleep if the word has changed, or
-    /// the byte has arrived, before it begins to wait.
+    /// Sleeps per round trip of the thread that slept less often, counted as voluntary context switches during the
+    /// round trips in `times`: about 1 if both threads slept each time. A thread does not sleep if the word has
+    /// changed, or the byte has arrived, before it begins to wait.
     pub sleeps_per_round_trip: f64,
 }
 
@@ -108,7 +108,7 @@ pub fn blocking_exchanges(
     })
 }
 
-/// The phases of the exchange: round trips that do not count, those that do, and the last one, which does not.
+/// The phases of the exchange: the warm-up, the measured round trips, and the last round trip, which is not measured.
 const WARM_UP: u8 = 0;
 const MEASURED: u8 = 1;
 const OVER: u8 = 2;
@@ -116,7 +116,7 @@ const OVER: u8 = 2;
 struct Wires {
     request: Apart<AtomicU32>,
     reply: Apart<AtomicU32>,
-    /// The asking side's phase, set before the request.
+    /// The phase of the round trip; the requesting thread sets it before the request.
     phase: AtomicU8,
     /// A call of one side failed: the other must stop sleeping.
     failed: AtomicBool,
