@@ -1,5 +1,5 @@
-//! A *bell* is the way in which one end of a ring sleeps and the other end wakes it: the only difference between the
-//! ring mechanisms.
+//! Defines *bells*. A bell is the way in which one end of a ring sleeps and the other end wakes it. The ring mechanisms
+//! differ only in their bells.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

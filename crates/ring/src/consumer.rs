@@ -9,8 +9,8 @@ use crate::pace::{Budget, Pace};
 use crate::sync::Ordering;
 use crate::{Deadline, RecvError, Wait};
 
-/// A receiver that polls without waiting asks the kernel whether the peer is alive at the first unsuccessful poll and
-/// at every 64th one after it.
+/// A receiver that polls without waiting asks the kernel whether the peer is alive at the first unsuccessful poll since
+/// the last message and at every 64th one from then on.
 const ASK_EVERY: u32 = 64;
 
 /// A published message that has not been freed yet.

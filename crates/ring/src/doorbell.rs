@@ -1,5 +1,5 @@
-//! Makes a ring visible through a socket: a message called a bell is put into the socket, so that poll, epoll, select
-//! and blocking calls notice the ring through the descriptor that a program already has.
+//! Makes a ring visible through a socket. A message called a *bell* is put into the socket, so that poll, epoll, select
+//! and blocking calls on the descriptor that a program already has also notice the messages in the ring.
 //!
 //! The producer rings after it has published, and only if no bell is in the socket. The consumers, one at a time, leave
 //! the bell in the socket while the ring contains messages, and remove ("eat") it when the ring is empty. So the socket
@@ -16,37 +16,38 @@
 //! | [`EATING`] | a consumer checks that the ring is empty and removes the bell; a producer that publishes must ring again | consumer: `QUIET`, or `RUNG` if the ring was not empty |
 //!
 //! The producer only changes the word to `RINGING` and from there to `RUNG`, or to `QUIET` if there is nothing left to
-//! announce. A message does not count as received until its bell is in the socket: a consumer that took it earlier
-//! could empty the ring and find no bell to remove, and that bell, arriving late, would make the descriptor poll
-//! readable with an empty ring.
+//! announce. A message does not count as received until its bell is in the socket. Otherwise, a consumer could take the
+//! message, empty the ring and find no bell to remove. The bell, arriving late, would then make the descriptor poll
+//! readable while the ring is empty.
 //!
-//! A consumer may be killed at any point. The next consumer ([`settle`]) finds `EATING`, with or without the bell in
-//! the socket, and can tell which. If the producer has rung again meanwhile, the old bell may remain as a stray. A
-//! stray only makes a descriptor poll readable, and a consumer that finds it while the word is `QUIET` removes it
+//! A consumer may be killed at any point. The next consumer ([`settle`]) then finds `EATING` and checks whether the
+//! bell is still in the socket. If the producer has rung again meanwhile, the old bell may remain as a stray. A stray
+//! only makes a descriptor poll readable, and a consumer that finds it while the word is `QUIET` removes it
 //! ([`eat_stray`]).
 //!
 //! # A consumer that waits by receiving the bell
 //!
-//! A consumer that sleeps until a bell arrives and removes it later makes two system calls. One that is going to take a
+//! A consumer that sleeps until a bell arrives and removes it later makes two system calls. A consumer that will take a
 //! single message anyway can receive the bell itself, which is one call. It has to announce this beforehand
 //! ([`await_bell`]), because a bell that has been removed announces nothing to others. The producer then rings once for
-//! this consumer, and a second time, with a bell that stays in the socket, for whatever this consumer will not take.
-//! The word has one of two flags during this time, and its upper bits hold the number of bytes that the consumer takes:
+//! this consumer. It rings a second time, with a bell that stays in the socket, for the messages that this consumer
+//! will not take. During this time the word has one of two flags, and its upper bits contain the number of bytes that
+//! the consumer takes:
 //!
 //! | flag | meaning | changed by |
 //! |---|---|---|
 //! | [`AWAITED`] | a consumer receives the next bell; only with `QUIET` | producer: `GIVEN`, before it rings for the consumer; that consumer, if it stops waiting ([`give_up`]) |
-//! | [`GIVEN`] | a bell was sent for the consumer, in addition to the one of the word's state | that consumer: no flag, when it has the turn ([`end_wait`]); another one that took the message instead: `AWAITED`, and removes the bell, so that the first one continues to wait ([`emptied`]) |
+//! | [`GIVEN`] | a bell was sent for the consumer, in addition to the bell of the word's state | that consumer: no flag, when it has the turn ([`end_wait`]); another consumer that took the message instead: `AWAITED`, and it removes the bell, so that the first consumer continues to wait ([`emptied`]) |
 //!
 //! If other consumers receive too, or one of them is killed, the socket may contain more bells than the word indicates
 //! (strays), but never fewer. If the waiting consumer is killed, its flag remains; the only effect on the others is
 //! that none of them can wait in this way. If it is killed after it has removed the bell and before its turn, the
-//! message is announced together with the next one. By comparison, a message that the kernel itself delivers to a
-//! process that is killed in that call is lost.
+//! message is announced together with the next one. By comparison, a message that the kernel itself delivers is lost if
+//! the process is killed in the receiving call.
 //!
 //! A consumer that spins before it waits also sets the flag [`SPINS`]. Then no bell is sent for it, and if it is
 //! killed, nothing wakes another consumer in its place. The next consumer that has the turn removes the flag, and from
-//! then on the spinning one waits for a bell.
+//! then on the spinning consumer waits for a bell.
 
 mod waiting;
 
@@ -144,9 +145,9 @@ const fn given(awaited: u32) -> u32 {
     awaited & !AWAITED | GIVEN
 }
 
-/// Announces what the producer has just published. Rings unless a bell is in the socket already, or `is_taken` returns
-/// true because everything was taken under an earlier bell. `is_for_one` is passed a number of bytes; it returns
-/// whether a consumer that takes one message of at most this size takes everything in the ring.
+/// Announces what the producer has just published. Does not ring if a bell is in the socket already, or if `is_taken`
+/// returns true because everything has been taken under an earlier bell. `is_for_one` is passed a number of bytes; it
+/// returns whether a consumer that takes one message of at most this size takes everything in the ring.
 ///
 /// # Errors
 /// The errors of `ring`. The caller must then call this function again.
@@ -237,8 +238,8 @@ fn ring_for_waiter<E>(
     Ok(())
 }
 
-/// Repeats the bells of a producer that was killed and may not have sent them. Called by the process that replaces it,
-/// before [`announce`]: sends the bell for a waiting consumer again, and makes [`announce`] send the bell for all
+/// Repeats the bells that a killed producer may not have sent. Called by the process that replaces the producer, before
+/// [`announce`]: sends the bell for a waiting consumer again, and makes [`announce`] send the bell for all consumers
 /// again.
 ///
 /// # Errors
@@ -249,8 +250,8 @@ pub fn repeat<E>(word: &AtomicU32, ring: impl FnOnce() -> Result<(), E>) -> Resu
     if is_given { ring() } else { Ok(()) }
 }
 
-/// Whether the messages in the ring have been announced and therefore count as received. `seen` states that the current
-/// bell was seen in the socket.
+/// Whether the messages in the ring have been announced and therefore count as received. `seen` is true if the caller
+/// has seen the current bell in the socket.
 ///
 /// # Errors
 /// As [`Bells::presence`].
@@ -367,7 +368,7 @@ pub fn settle<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::Error> {
 }
 
 /// Called when a bell was seen in the socket in this turn and the ring is empty: removes the bell if it is a stray.
-/// Returns whether it was one.
+/// Returns whether a bell was removed.
 ///
 /// # Errors
 /// The errors of `bells`.

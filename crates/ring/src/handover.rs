@@ -2,11 +2,11 @@
 //! messages that the owner could not publish itself and has passed to the helper by other means. The two exclude each
 //! other without waiting, and no message overtakes another.
 //!
-//! A ring has no shared tail, so each leaves its position and sequence number in shared words ([`Words`]) for the
-//! other.
+//! A ring has no shared tail, so each producer stores its position and sequence number in shared words ([`Words`]) for
+//! the other.
 //!
-//! - The owner counts what it passes to the helper, before passing it. Whenever nothing is waiting any more, the helper
-//!   stores in `passed` how much of what the owner has passed to it is in the ring.
+//! - The owner counts what it passes to the helper, before passing it. Whenever the helper has nothing left to publish,
+//!   it stores in `passed` how much of the owner's count is in the ring.
 //! - The owner publishes only while its count equals `passed`, which it checks after it has set `busy` ([`enter`]).
 //! - The helper publishes only while something is waiting, and only if it sees that `busy` is 0 ([`is_free`]).
 //!

@@ -58,7 +58,7 @@ impl HeapWriter {
     }
 
     /// Announces that this end is about to sleep until the head has reached `wanted`, and checks once more. If the
-    /// result is false, the reader will report that this end must be woken.
+    /// result is false, the reader will report that this end must be woken ([`HeapReader::read`]).
     pub fn announce_sleep(&mut self, wanted: u64) -> Result<bool, DamagedHead> {
         self.ring.head_wanted().store(wanted, Ordering::Relaxed);
         self.ring.producer_state().store(ASLEEP, Ordering::Release);

@@ -14,7 +14,7 @@ pub const HEADER: usize = 8;
 pub const ALIGN_FROM: usize = 512;
 /// Size of a cache line in bytes.
 pub const LINE: usize = 64;
-/// Longest payload in bytes that a header can hold.
+/// Longest payload in bytes that a header can state.
 pub const MAX_PAYLOAD: usize = 1 << 30;
 
 const VALID: u64 = 1 << 63;

@@ -10,7 +10,7 @@ const CLOCK_EVERY: u32 = 1 << 7;
 const LIFELINE_EVERY: u32 = 1 << 16;
 /// How long a blocking end spins before it sleeps, but only while messages flow (see [`Pace`]).
 const FLOW: Duration = Duration::from_micros(5);
-/// How many times a waiting end retries at full speed, for answers that arrive immediately; after that it relaxes the
+/// How many times a waiting end retries at full speed, in case an answer arrives immediately; after that it relaxes the
 /// processor between attempts.
 const HOT_SPINS: u32 = 200;
 /// How many times a receiver that finds the ring empty during a stream executes the spin-loop hint before it checks
@@ -28,8 +28,8 @@ pub struct Pace {
     /// Number of messages since this end last had nothing to do.
     burst: u32,
     /// Whether the end was receiving or sending a stream when it last ran out of work. A blocking end then spins for
-    /// some microseconds before it sleeps: the next message is expected sooner than a sleep takes. With single messages
-    /// and their answers it sleeps immediately, as any program that blocks in `read`.
+    /// some microseconds before it sleeps, because it expects the next message sooner than it could fall asleep and be
+    /// woken. With single messages and their answers it sleeps immediately, like any program that blocks in `read`.
     flows: bool,
 }
 
@@ -108,8 +108,8 @@ pub struct SpinBudget {
 }
 
 impl SpinBudget {
-    /// Skips the first attempts at full speed, for an end that must not keep taking a line that the other end writes
-    /// to.
+    /// Skips the first attempts at full speed, for an end that must not keep fetching a cache line to which the other
+    /// end writes.
     pub fn relaxed(mut self) -> Self {
         self.spins = HOT_SPINS;
         self

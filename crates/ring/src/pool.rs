@@ -67,14 +67,14 @@ impl Reference {
     }
 }
 
-/// Non-overlapping ranges of units: the first unit of each, with the number of units.
+/// Non-overlapping ranges of units. The key is the first unit of a range, the value its number of units.
 type Ranges = BTreeMap<u32, u32>;
 
 /// An end's bookkeeping of its own half.
 #[derive(Debug)]
 struct Own {
     free: Ranges,
-    /// Blocks passed to the peer that it has not passed back.
+    /// Blocks passed to the peer that the peer has not passed back.
     lent: Ranges,
     /// Number of lent blocks at which released ones are collected; it is chosen so that each block is examined rarely.
     collect_at: usize,
@@ -116,7 +116,7 @@ struct Shared {
     /// The first unit of this end's half.
     start: u32,
     own: Mutex<Own>,
-    /// The peer's blocks that are held here.
+    /// The peer's blocks that this end has.
     foreign: Mutex<Ranges>,
 }
 
@@ -193,7 +193,9 @@ impl Pool {
     pub fn map(memory: &OwnedFd, half: usize, is_first: bool) -> Result<Pool, OsError> {
         let len = memory_len(half);
         if !shm::is_sealed(memory.as_fd(), len)? {
-            let why = std::io::Error::other("the shared memory does not have the agreed size");
+            let why = std::io::Error::other(
+                "the shared memory is not sealed, or does not have the agreed size",
+            );
             return Err(OsError::new("mmap", "pool", why));
         }
         let mapping = Mapping::of_pieces_lazily(memory, &[(0, len)])?;

@@ -34,8 +34,9 @@ pub struct ProcessLock<W: LockWords> {
     words: W,
     /// The memory's file, which carries the claims.
     file: OwnedFd,
-    /// This process's number, together with a mark of the process ([`crossway_sys::fork_mark`]), by which a forked
-    /// child notices that the number is its parent's and that it needs its own.
+    /// This process's number in the low 32 bits, and in the high 32 bits a mark of the process
+    /// ([`crossway_sys::fork_mark`]). By the mark a forked child notices that the number is its parent's and that it
+    /// needs its own.
     member: AtomicU64,
 }
 

@@ -248,7 +248,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
             return Err(SendError::Os(OsError::new(
                 "shared ring",
                 format!(
-                    "head {head} is outside {}..={}: the peer damaged it",
+                    "(the peer set the head to {head}, which is not in {}..={})",
                     self.head_seen, self.tail
                 ),
                 std::io::Error::from(std::io::ErrorKind::InvalidData),

@@ -26,8 +26,8 @@ const SMALL_MESSAGE: usize = 256;
 /// Default capacity in bytes for small messages.
 const SMALL_DEFAULT: usize = 256 << 10;
 /// Minimum default capacity in bytes for larger messages: a few times the private caches of a core, so that in a stream
-/// a message has reached the shared cache before it is read. Reading it from there costs less than fetching it from the
-/// other core's private cache line by line; the gain depends on the distance between the cores.
+/// a message has reached the shared cache before it is read. Reading the message from the shared cache costs less than
+/// fetching it line by line from the other core's private cache; the gain depends on the distance between the cores.
 const LARGE_DEFAULT: usize = 4 << 20;
 
 /// Selects one of a channel's two rings.
@@ -54,10 +54,9 @@ pub struct Dimensions {
 }
 
 impl Dimensions {
-    /// Dimensions for messages up to `max_message`. `asked` is the desired capacity in bytes, which is raised to the
-    /// minimum and rounded up.
-    ///
-    /// By default, four messages of the maximum size fit, so that both ends work at the same time.
+    /// Dimensions for messages up to `max_message` bytes. `asked` is the desired capacity in bytes, which is raised to
+    /// the minimum and rounded up. `None` is the default, with which at least four messages of the maximum size fit, so
+    /// that both ends work at the same time.
     pub fn choose(max_message: usize, asked: Option<usize>) -> Dimensions {
         let wish = asked.unwrap_or(if max_message <= SMALL_MESSAGE {
             SMALL_DEFAULT
@@ -170,8 +169,9 @@ impl SharedRing {
         SharedRing { mapping, control, records, dimensions }
     }
 
-    /// Returns the memory of the records in a range to the kernel, once neither end uses the ring any more; its content
-    /// is lost at both ends. Returns false if the ring ends before the offset.
+    /// Returns the memory of the records in a range to the kernel. May be called only when neither end uses the ring
+    /// any more, because the content is lost at both ends. Returns false if `offset` is not within the ring, or if the
+    /// kernel cannot do this.
     pub fn give_back(&self, offset: usize, len: usize) -> bool {
         let left = self.dimensions.capacity.saturating_sub(offset);
         let start = self.records.addr() - self.mapping.start().as_ptr().addr();

@@ -1,9 +1,9 @@
 //! The receiving end of a ring for several consumers (threads and processes), which take turns.
 //!
-//! The consumers keep no state of their own: the position is the ring's own head, and one more shared word holds how
-//! much of the record there was taken (by readers of bytes rather than records). A consumer takes something by changing
-//! a single word, so a killed consumer has either taken it or not. This module does not decide which consumer has the
-//! turn: [`SharedRx::turn`] takes the guard of a lock that excludes the others.
+//! The consumers have no state of their own. The position is the ring's own head; one more shared word contains how
+//! much of the record at the head was taken, for readers that take bytes rather than records. A consumer takes
+//! something by changing a single word, so a killed consumer has either taken it or not. This module does not decide
+//! which consumer has the turn: [`SharedRx::turn`] takes the guard of a lock that excludes the others.
 
 use crate::doorbell;
 use crate::layout::{ASLEEP, AWAKE, HEADER, record_len, stated_len};
@@ -172,11 +172,13 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         self.rx.memory.head().store(end, Ordering::Release);
     }
 
-    /// Wakes the producer through `ring` if it waits for room and there is enough now. This happens within the turn: if
-    /// a consumer is killed after it has set the producer's state to awake and before it has called `ring`, the next
-    /// consumer learns of that from the lock, and wakes the producer ([`Turn::settle`]). A producer that starts to wait
-    /// at this moment may be missed: then the ring is not empty, and the consumer that takes from it checks again;
-    /// [`Turn::emptied`] never misses a producer.
+    /// Wakes the producer through `ring` if it waits for room and there is enough now.
+    ///
+    /// This happens within the turn. If a consumer is killed after it has set the producer's state to awake and before
+    /// it has called `ring`, the lock reports this to the next consumer, which wakes the producer ([`Turn::settle`]).
+    ///
+    /// A producer that starts to wait at this moment may be missed. The ring is then not empty, and the consumer that
+    /// takes the next message checks again; [`Turn::emptied`] never misses a producer.
     #[inline]
     pub fn wake_producer(&mut self, ring: impl FnOnce()) {
         let state = self.rx.memory.producer_state();
@@ -272,8 +274,8 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
     }
 }
 
-/// A record's position as stored in [`ReceiverWords::part`]. It wraps after 2^47 bytes; by then the word has been
-/// rewritten, or no consumer takes parts.
+/// A record's position as stored in [`ReceiverWords::part`]. It wraps after 2^47 bytes. By then another part has been
+/// stored, or no consumer takes parts.
 fn part_of(position: u64) -> u64 {
     (position / HEADER as u64) & (u64::MAX >> PART_BITS)
 }

@@ -3,7 +3,8 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p crossway-ring --test loom_handover --release`
 //!
-//! If both use the ring at the same time, it is damaged or loses a message, and loom reports two writes to one place.
+//! If both producers use the ring at the same time, it is damaged or loses a message, and loom reports two writes to
+//! one place.
 #![cfg(loom)]
 #![allow(unsafe_code)]
 

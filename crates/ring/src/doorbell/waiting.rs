@@ -51,8 +51,8 @@ pub fn end_wait<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::Error> {
     settle(word, bells)
 }
 
-/// Ends the wait of a consumer before a bell was sent for it. Returns false if one was sent: [`give_up`] must be
-/// called.
+/// Ends the wait of a consumer before a bell was sent for it. Returns false if a bell was sent: the consumer must then
+/// call [`give_up`].
 pub fn withdraw(word: &AtomicU32) -> bool {
     let seen = word.load(Ordering::Acquire);
     seen & AWAITED != 0
