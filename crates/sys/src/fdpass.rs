@@ -52,8 +52,8 @@ pub fn recv(socket: impl AsFd, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> Resu
     receive(socket, bytes, fds, false).map_err(|e| OsError::new("recvmsg", "", e))
 }
 
-/// As [`recv`]; EAGAIN only if `nonblocking`. Data that a peer sent before it died is still received, even if that peer
-/// left data from this end unread.
+/// As [`recv`], but does not wait if `nonblocking`: EAGAIN when there is nothing to receive. Data that a peer sent
+/// before it died is still received, even if that peer left data from this end unread.
 pub fn receive(
     socket: impl AsFd,
     bytes: &mut [u8],

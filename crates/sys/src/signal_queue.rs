@@ -1,9 +1,9 @@
 //! Real-time signals that carry a value, queued to a process through its pidfd.
 //!
-//! Signals of one number are queued, in order, and none is lost; each carries the value of `sigqueue(3)`. A signal that
-//! arrives in a process where a thread neither blocks nor handles it kills that process, so [`Inbox::claim`] refuses to
-//! work in such a process. The receiver is identified by a pidfd and not by its pid, because a signal to a pid that has
-//! been reused would kill an unrelated process.
+//! Signals of one number are queued in order, and none is lost; each carries the value of `sigqueue(3)`. If any thread
+//! of the receiving process neither blocks nor handles such a signal, the signal kills the process. [`Inbox::claim`]
+//! therefore refuses to work in a process with such a thread. The receiver is identified by a pidfd and not by its pid,
+//! because a signal to a pid that has been reused would kill an unrelated process.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -156,8 +156,8 @@ impl Inbox {
             return Err(OsError::new(
                 "sigwaitinfo",
                 format!(
-                    "signal {signal}: thread '{thread}' of this process does not block it, so it would kill the process; \
-                     block the real-time signals before the first thread is started"
+                    "signal {signal}: thread '{thread}' of this process does not block it, so the signal would \
+                     kill the process; block the real-time signals before the first thread is started"
                 ),
                 Errno::BUSY,
             ));

@@ -21,7 +21,8 @@ pub(crate) const ERRINFO: i32 = 1;
 const RETDATA: i32 = 2;
 const DESTNAME: i32 = 3;
 
-/// The bytes of a struct sockaddr_tipc, and whether they are an address: if not, the kernel gets a length of 0.
+/// The bytes of a struct sockaddr_tipc, and whether they are an address. If they are not, the kernel gets a length of
+/// 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw(pub(crate) [u8; ADDRESS_LEN], pub(crate) bool);
 

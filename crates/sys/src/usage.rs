@@ -45,7 +45,7 @@ impl Usage {
     /// process.
     ///
     /// CPU time is as exact as in [`Usage::now`]. The kernel's part comes from `/proc/PID/stat` in clock ticks (10 ms
-    /// on most kernels); context switches are those of the threads that still run.
+    /// on most kernels). Context switches are counted only for threads that still run.
     pub fn of_process(pid: u32) -> Option<Usage> {
         let cpu_ns = process_cpu_ns(pid)?;
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
