@@ -1,7 +1,7 @@
 //! Benchmarks the name table with a million bindings, and the topology service with a hundred thousand subscriptions.
 //!
 //! `cargo bench -p crossway-tipc-proto --bench names` prints medians; `-- --json` prints them as one JSON object. Each
-//! figure is the median over batches of 64 operations on randomly drawn names, which excludes batches disturbed by
+//! figure is the median over batches of 64 operations on randomly drawn names; the median ignores batches disturbed by
 //! other load. The memory per binding is derived from the growth of the process's resident memory.
 
 use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::Instant;
 
 const BINDINGS: u32 = 1_000_000;
-/// Number of nodes that own the bindings: enough that none exceeds the limit of bindings per node.
+/// Number of nodes that own the bindings: large enough that no node exceeds its limit of bindings.
 const NODES: u32 = 16;
 const _: () = assert!((BINDINGS / NODES) as usize <= BINDINGS_PER_NODE_MAX);
 const BATCH: usize = 64;
@@ -40,7 +40,7 @@ const SPREADS: [Spread; 5] = [
         name: "overlapping ranges",
         binding: |n| ServiceRange { service: 1_000, lower: n, upper: n + 100_000 },
     },
-    Spread { name: "16 sockets a name", binding: |n| ServiceRange::single(1_000, n / NODES) },
+    Spread { name: "16 sockets per name", binding: |n| ServiceRange::single(1_000, n / NODES) },
 ];
 
 struct Figure {
@@ -64,7 +64,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Median time of one operation, in nanoseconds.
+/// Median time of one operation, in nanoseconds, over this number of batches.
 fn median_ns(batches: usize, mut operation: impl FnMut()) -> f64 {
     let batch = |_| {
         let begin = Instant::now();
@@ -95,7 +95,7 @@ fn table(spread: &Spread, figures: &mut Vec<Figure>) {
     let mut table = NameTable::default();
     let mut n = 0;
     let ns = median_ns(BINDINGS as usize / BATCH, || {
-        table.insert(binding(spread, n)).expect("a new binding within the limits");
+        table.insert(binding(spread, n)).expect("the binding is new and within the limits");
         n += 1;
     });
     add("insert", ns, "ns");
@@ -113,7 +113,7 @@ fn table(spread: &Spread, figures: &mut Vec<Figure>) {
     add("lookup for one node", lookup(Some(NodeAddr(3))), "ns");
     let ns = median_ns(BATCHES, || {
         let gone = binding(spread, draw.below(n));
-        table.remove(gone.range, gone.socket, gone.key).expect("it is there");
+        table.remove(gone.range, gone.socket, gone.key).expect("the binding exists");
         table.insert(gone).expect("there is room again");
     });
     add("remove and insert", ns, "ns");
@@ -150,7 +150,7 @@ fn subscriptions(figures: &mut Vec<Figure>) {
         })
         .collect();
     let send = |node: &mut Node, port, request: &[u8]| {
-        node.send(now, port, None, request).expect("room for a request");
+        node.send(now, port, None, request).expect("there is room for the request");
         settle(node);
     };
     let mut n = 0;
@@ -167,7 +167,7 @@ fn subscriptions(figures: &mut Vec<Figure>) {
         let range = ServiceRange::single(1_000, instance);
         node.bind(port, range, Scope::Cluster).expect("a binding");
         settle(&mut node);
-        node.close(now, port).expect("it is open");
+        node.close(now, port).expect("the socket is open");
         settle(&mut node);
         let subscriber = ports[(instance % SUBSCRIBERS) as usize];
         let events = (0..2).filter(|_| node.recv(now, subscriber, 100).is_ok()).count();
@@ -185,8 +185,8 @@ fn subscriptions(figures: &mut Vec<Figure>) {
     figures.push(Figure { what: "cancel and subscribe".into(), value: ns, unit: "ns".into() });
 }
 
-/// Measures one distribution in a separate process, so that memory freed by another distribution does not affect the
-/// figures. Returns the standard output of the process: its figures, one per line.
+/// Measures the distribution with this index in a separate process, so that memory freed by another distribution does
+/// not affect the figures. Returns the standard output of that process: its figures, one per line.
 fn apart(spread: usize) -> Result<String, std::io::Error> {
     let output = Command::new(std::env::current_exe()?).arg(spread.to_string()).output()?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

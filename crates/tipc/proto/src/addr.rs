@@ -1,7 +1,7 @@
-//! Addresses used by TIPC: nodes, ports, services and media.
+//! Addresses used by TIPC: those of nodes, ports, services and media.
 //!
-//! Each is a distinct type, so that a port cannot be passed where a node is meant. On the wire, node addresses, ports,
-//! service types and instances are 32-bit words.
+//! Each kind is a distinct type, so that a port cannot be passed where a node is meant. On the wire, node addresses,
+//! ports, service types and instances are 32-bit words.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -40,7 +40,8 @@ impl NodeId {
         Some(Self(id))
     }
 
-    /// The identity derived from a bearer when none is configured: its hardware or network address, padded with zeros.
+    /// The identity that a node without a configured one derives from a bearer: the bearer's hardware or network
+    /// address, padded with zeros.
     pub fn from_media(addr: &MediaAddr) -> Self {
         let mut id = [0; 16];
         match addr {
@@ -78,7 +79,7 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// Network ID, which separates clusters that share a medium; 4711 by default.
+/// ID of a network: it separates clusters that share a medium. 4711 by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct NetworkId(pub u32);
 
@@ -140,11 +141,12 @@ pub enum Scope {
     /// Visible on every node of the cluster.
     #[default]
     Cluster,
-    /// Visible only on the node where it was made.
+    /// Visible only on the node that owns the bound socket.
     Node,
 }
 
-/// Priority of a message: determines how much of a congested link's backlog and of a receiver's buffer it may use.
+/// Priority of a message, which determines how much of a congested link's backlog and of a receiver's buffer the
+/// message may use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Importance {
     /// The default level.
@@ -280,7 +282,7 @@ mod tests {
         let mut twin = [0; 16];
         twin[3] = 5;
         twin[7] = 5;
-        assert_eq!(NodeId(twin).addr(), NodeAddr(5), "or, when exclusive or gives 0");
+        assert_eq!(NodeId(twin).addr(), NodeAddr(5), "OR is used if XOR gives 0");
     }
 
     #[test]

@@ -25,8 +25,8 @@ struct Waiting {
     content: Content,
 }
 
-/// FIFO queue in front of the send window. For each importance, the number of packets that exceed the window's free space is
-/// limited.
+/// FIFO queue in front of the send window. For each importance, it holds a limited number of packets in addition to
+/// those that fit into the window.
 #[derive(Clone, Debug)]
 pub(crate) struct Backlog {
     own: NodeAddr,
@@ -39,8 +39,8 @@ pub(crate) struct Backlog {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Congested;
 
-/// The level of a message: its importance, or `SYSTEM` for messages that must not be held up by congestion because an endpoint's
-/// state depends on them: internal messages, connection ends, rejected messages and empty messages.
+/// The level of a message: its importance or, for a message that congestion must not delay, `SYSTEM`. The latter are
+/// internal messages, connection ends, rejected messages and empty messages: the state of an endpoint depends on them.
 pub(crate) fn level_of(view: &View<'_>) -> usize {
     match view.user() {
         Some(User::Data(importance))
@@ -70,9 +70,9 @@ impl Backlog {
         if self.counts[level] < Self::limit(level) + free { Ok(()) } else { Err(Congested) }
     }
 
-    /// Number of packets of this level that may still be queued while the window has `free` free slots. The result is 0
-    /// while less than half of the limit is unused: otherwise, a sender would be woken for each departing packet and
-    /// find the backlog full again after one message.
+    /// Number of packets of this level that may still be queued while the window has `free` free slots. Returns 0 while
+    /// less than half of the limit is unused: otherwise, each departing packet would wake a sender, which would find
+    /// the backlog full again after one message.
     pub(crate) fn room(&self, level: usize, free: usize) -> usize {
         let limit = Self::limit(level);
         let room = (limit + free).saturating_sub(self.counts[level]);
@@ -96,8 +96,8 @@ impl Backlog {
         self.queue.iter().map(len).sum()
     }
 
-    /// Appends a packet. If it may be bundled and the last queued packet has the same level and enough room, the two share a
-    /// packet.
+    /// Appends a packet. If the packet may be bundled and the last queued packet has the same level and enough room,
+    /// both become one bundle.
     pub(crate) fn push(&mut self, level: usize, packet: Packet, packet_max: usize) {
         if let Some(last) = self.queue.back_mut().filter(|last| last.level == level)
             && may_bundle(&packet.view())
@@ -124,7 +124,7 @@ impl Backlog {
         self.queue.push_back(Waiting { level, content: Content::Packet(packet) });
     }
 
-    /// Removes and returns the name updates, in order; the order of the remaining packets does not change.
+    /// Removes and returns the queued name updates, in order. The order of the remaining packets does not change.
     pub(crate) fn take_names(&mut self, packet_max: usize) -> Vec<Packet> {
         let mut names = Vec::new();
         let queue = core::mem::take(&mut self.queue);
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(backlog.take_names(200), [name(1), name(2), name(3)]);
         let left: Vec<_> = core::iter::from_fn(|| backlog.pop()).collect();
         assert_eq!(left, [small(), large(1), large(2), small()]);
-        assert_eq!(backlog.counts, [0; 5], "nothing is counted that is not there");
+        assert_eq!(backlog.counts, [0; 5], "an empty backlog must count no packets");
     }
 
     #[test]
@@ -298,8 +298,16 @@ mod tests {
         }
         assert_eq!(backlog.admit(0, 0), Err(Congested));
         assert_eq!(backlog.admit(1, 0), Ok(()));
-        assert_eq!(backlog.admit(0, 1), Ok(()), "the first of them may be sent");
-        assert_eq!(backlog.room(0, Backlog::limit(0) / 2 - 1), 0, "not yet half empty");
+        assert_eq!(
+            backlog.admit(0, 1),
+            Ok(()),
+            "one packet may be sent, so there is room for another"
+        );
+        assert_eq!(
+            backlog.room(0, Backlog::limit(0) / 2 - 1),
+            0,
+            "the backlog has not drained to half yet"
+        );
         assert_eq!(backlog.room(0, Backlog::limit(0) / 2), Backlog::limit(0) / 2);
     }
 

@@ -95,8 +95,8 @@ impl BcastSender {
         usize::from(BCAST_WINDOW).saturating_sub(self.tx.len())
     }
 
-    /// Releases everything up to `ack`, which all peers have acknowledged. `None` means that there are no peers and releases
-    /// everything.
+    /// Releases all broadcasts up to `ack`, which all peers have acknowledged. If `ack` is `None`, there are no peers,
+    /// and all broadcasts are released.
     pub(crate) fn release(&mut self, ack: Option<Seq>) {
         let ack = ack.unwrap_or_else(|| self.last_sent());
         self.tx.ack(ack);
@@ -131,8 +131,8 @@ impl BcastSender {
         self.probe_at
     }
 
-    /// Whether the peers that have not acknowledged all broadcasts must be probed now. Returns true only once after the
-    /// last broadcast; after that, the ticks of the links probe them.
+    /// Whether the peers that have not acknowledged all broadcasts must be probed now. After the last broadcast sent,
+    /// returns true only once; further probes are sent by the ticks of the links.
     pub(crate) fn handle_timeout(&mut self, now: Nanos) -> bool {
         let due = self.probe_at.is_some_and(|at| at <= now);
         if due {
@@ -177,8 +177,8 @@ impl BcastReceiver {
         self.link.as_ref().map_or(0, |open| open.rx.early_bytes() + open.reassembly.held_bytes())
     }
 
-    /// Handles a broadcast from the peer. Returns whether an acknowledgement is due: for every 16th packet, at an offset that
-    /// depends on the node's address so that the nodes do not all acknowledge at the same time.
+    /// Handles a broadcast from the peer. Returns whether an acknowledgement is due, which is the case for every 16th
+    /// packet. The node's address determines which ones, so that the nodes do not all acknowledge at the same time.
     pub(crate) fn handle_packet(
         &mut self,
         now: Nanos,
@@ -231,7 +231,7 @@ impl BcastReceiver {
         }
     }
 
-    /// Whether there are received broadcasts that have not been acknowledged, or missing ones.
+    /// Whether some broadcasts have been received but not acknowledged, or are missing.
     pub(crate) fn wants_ack(&self) -> bool {
         self.link.as_ref().is_some_and(|open| open.unacked || open.missing() > 0)
     }
@@ -258,7 +258,8 @@ impl BcastReceiver {
         missing
     }
 
-    /// The report for the peer; `last_sent` is the number of this node's own last broadcast.
+    /// The report to send to the peer about its broadcasts. `last_sent` is the number of this node's own last
+    /// broadcast.
     pub(crate) fn report(&self, last_sent: Seq) -> BcastReport {
         match &self.link {
             None => BcastReport { last_sent, ..BcastReport::default() },
@@ -287,7 +288,7 @@ impl Open {
 /// What one peer has received of this node's broadcasts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BcastListener {
-    /// Last broadcast that the peer has acknowledged; `None` until its broadcast link is open.
+    /// Last broadcast that the peer has acknowledged; `None` until the peer's end of the broadcast link is open.
     pub(crate) acked: Option<Seq>,
     /// Broadcasts to retransmit to this peer.
     resend: Vec<Seq>,
@@ -314,7 +315,8 @@ impl BcastListener {
         }
     }
 
-    /// Schedules retransmission of the `gap` broadcasts after `ack` and of those missing between the received runs.
+    /// Schedules the retransmission of the `gap` broadcasts after `ack`, and of those missing after each of the
+    /// received `runs`.
     pub(crate) fn handle_gaps(
         &mut self,
         now: Nanos,
@@ -355,8 +357,8 @@ impl BcastListener {
     }
 }
 
-/// The earlier of the link's and the broadcast receiver's deadlines. Defined here so that the node does not depend on
-/// the receiver's timers.
+/// The earlier of two deadlines: the link's and the broadcast receiver's. Defined here so that the node does not depend
+/// on the receiver's timers.
 pub(crate) fn deadline(receiver: &BcastReceiver, link: Nanos) -> Nanos {
     earliest(Some(link), receiver.poll_timeout()).unwrap_or(link)
 }
@@ -368,11 +370,11 @@ mod tests {
     #[test]
     fn a_peer_acknowledges_only_what_was_sent_and_only_once() {
         let mut listener = BcastListener::new(Seq(65_530));
-        assert!(!listener.handle_ack(Seq(3), Seq(2)), "2 was the last");
+        assert!(!listener.handle_ack(Seq(3), Seq(2)), "2 was the last broadcast sent");
         assert!(!listener.handle_ack(Seq(65_530), Seq(2)));
         assert_eq!(listener.acked, Some(Seq(65_530)));
         assert!(listener.handle_ack(Seq(2), Seq(2)));
-        assert!(!listener.handle_ack(Seq(1), Seq(2)), "that is known");
+        assert!(!listener.handle_ack(Seq(1), Seq(2)), "this broadcast was already acknowledged");
         assert_eq!(listener.acked, Some(Seq(2)));
     }
 }

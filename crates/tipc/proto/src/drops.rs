@@ -46,7 +46,7 @@ drop_reasons! {
     PeerTooOld = "peer-too-old",
     /// The frame came from a node not known from discovery, or over a bearer without a link to it.
     UnknownPeer = "unknown-peer",
-    /// This node has lost contact with the peer, but the peer has not noticed yet.
+    /// This node has lost contact with the peer, but the peer still assumes contact.
     PeerLeaving = "peer-leaving",
     /// The frame carries the session number of an earlier or a later session.
     WrongSession = "wrong-session",
@@ -59,27 +59,27 @@ drop_reasons! {
     MtuTooSmall = "mtu-too-small",
     /// The link is not up.
     LinkDown = "link-down",
-    /// The packet was delivered before.
+    /// The packet or group message has already been received.
     Duplicate = "duplicate",
     /// The packet's number lies beyond the receive window.
     BeyondWindow = "beyond-window",
-    /// Fragment without its predecessors, or a message that would become too large.
+    /// Fragment whose predecessors are missing, or that would make its message too large.
     BadFragment = "bad-fragment",
     /// A message in a bundle violates the format.
     BadBundle = "bad-bundle",
     /// The peer's broadcast link is not open yet.
     BcastClosed = "bcast-closed",
-    /// Name update that was superseded, or that would exceed the limit of waiting updates.
+    /// Name update that is older than one already applied, or that would exceed the limit of waiting updates.
     BadNameUpdate = "bad-name-update",
     /// Duplicate binding, withdrawal of an unknown binding, or a binding beyond the limit.
     BadBinding = "bad-binding",
-    /// Discovery message from a remote address that an operator has removed from the bearer.
+    /// Discovery message from an address that an operator has removed from the bearer.
     RemovedRemote = "removed-remote",
     /// The message uses an unsupported part of the protocol.
     NotSpoken = "not-spoken",
     /// The destination port does not exist, and the message may not be returned.
     NoPort = "no-port",
-    /// Group message from or to a socket that is not a member, or of a kind that is not allowed in the member's state.
+    /// Group message from or to a socket that is not a member, or of a kind that the member's state does not allow.
     NotMember = "not-member",
     /// The member table of the group is full.
     TooManyMembers = "too-many-members",
@@ -117,7 +117,7 @@ impl DropCounters {
         self.0[reason as usize]
     }
 
-    /// The reasons with a non-zero count, and their counts.
+    /// The reasons with a non-zero count, each with its count.
     pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         DropReason::ALL.iter().map(|&r| (r, self.get(r))).filter(|&(_, n)| n > 0)
     }

@@ -1,11 +1,13 @@
 //! The TIPC protocol as a sans-I/O state machine.
 //!
-//! Nothing in this crate opens a socket, starts a thread, reads a clock or has a random source of its own: frames, commands and the time
-//! go in through `handle_*`; frames, events and the next deadline come out through `poll_*`. Two runs with the same seed and the same
-//! input behave identically, which is what makes the simulation in `crossway-tipc-sim` useful.
+//! Nothing in this crate opens a socket, starts a thread, reads a clock or has a random source of its own. The caller
+//! passes frames, commands and the time to `handle_*` functions and gets frames, events and the next deadline from
+//! `poll_*` functions. Two runs with the same seed and the same input behave identically, so `crossway-tipc-sim` can
+//! reproduce every run that fails.
 //!
-//! The layers, from the bottom: [`wire`] encodes and decodes messages; [`link`] is one link to one peer; [`name_table`] holds the
-//! bindings; [`socket`] is what an application uses; [`node`] combines them, discovers neighbours and is the type that a caller drives.
+//! The layers, from the bottom: [`wire`] encodes and decodes messages; [`link`] is one link to one peer; [`name_table`]
+//! holds the bindings; [`socket`] is what an application uses; [`node`] combines all of them, discovers neighbours, and
+//! defines the type that a caller drives.
 #![no_std]
 #![forbid(unsafe_code)]
 

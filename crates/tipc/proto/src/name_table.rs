@@ -1,9 +1,10 @@
 //! The name table: all bindings in the cluster, own and remote. Every node holds a copy.
 //!
-//! One tree holds all ranges of all services: type and instance form one 64-bit number, in which the instances of a type are adjacent.
-//! A second tree orders them by node, for operations that concern a single node: its loss, and lookups restricted to this node's
-//! sockets. No operation visits more entries than it returns, however many bindings a range has and however ranges overlap. In
-//! addition, a hash table maps single-instance names directly to their sockets.
+//! One tree contains all ranges of all services: service type and instance are combined into one 64-bit number, so that
+//! all instances of a type are adjacent. A second tree orders the ranges by node, for operations that concern a single
+//! node: its loss, and lookups restricted to its sockets. No operation visits more entries than it returns, however
+//! many bindings a range has and however the ranges overlap. In addition, a hash table maps single-instance names
+//! directly to their sockets.
 
 mod bound;
 mod direct;
@@ -56,7 +57,7 @@ impl core::fmt::Display for BindingError {
 
 impl core::error::Error for BindingError {}
 
-/// Combines a service type and an instance into one number.
+/// Combines a service type and an instance into one number, a point on the axis that the ranges cover.
 const fn point(service: u32, instance: u32) -> u64 {
     (service as u64) << 32 | instance as u64
 }
@@ -97,12 +98,12 @@ fn binding(range: ServiceRange, member: &Member) -> Binding {
 #[derive(Clone, Debug)]
 pub struct NameTable {
     ranges: RangeMap<u64, Bound>,
-    /// The sockets bound to ranges with more than one binding.
+    /// The sockets of those ranges that have more than one binding.
     rotations: Rotations,
     /// Direct access to single-instance names.
     direct: Direct,
-    /// Number of ranges with more than one instance, by service: such ranges take precedence over single-instance names
-    /// within their bounds.
+    /// For each service, the number of ranges with more than one instance: within their bounds, such ranges take
+    /// precedence over single-instance names.
     wide: BTreeMap<u32, usize>,
     by_node: RangeMap<OfNode, Own>,
     counts: BTreeMap<NodeAddr, usize>,
@@ -118,7 +119,8 @@ impl Default for NameTable {
 }
 
 impl NameTable {
-    /// An empty table. The key randomises the hash table, so that peers cannot choose names that collide; it does not affect results.
+    /// Creates an empty table. The key randomises the hash table, so that peers cannot choose names that collide; it
+    /// does not affect results.
     pub fn new(key: u64) -> Self {
         Self {
             ranges: RangeMap::default(),
@@ -204,7 +206,7 @@ impl NameTable {
         Some(binding(range, &member))
     }
 
-    /// Removes one of the node's bindings, if it has any.
+    /// Removes and returns one of the node's bindings; `None` if it has none.
     pub(crate) fn remove_any(&mut self, node: NodeAddr) -> Option<Binding> {
         let (lower, upper) = whole(node);
         let (((_, service, lower), (_, _, upper)), own) =
@@ -218,8 +220,9 @@ impl NameTable {
         core::iter::from_fn(|| self.remove_any(node)).collect()
     }
 
-    /// The next socket, in round-robin order, bound to a range that contains `instance`: if there are several such ranges, the one
-    /// with the lowest bounds, as in the kernel. `local` restricts the choice to one node.
+    /// Returns the next socket, in round-robin order, among those bound to a range that contains `instance`. If several
+    /// ranges contain it, the one with the lowest bounds is used, as in the kernel. `local` restricts the choice to the
+    /// sockets of one node.
     pub fn lookup(
         &mut self,
         service: u32,
@@ -319,7 +322,8 @@ impl NameTable {
         self.behind(None)
     }
 
-    /// The bindings of the ranges after `range`, ordered by type and bounds; all bindings if `range` is `None`.
+    /// The bindings of all ranges that come after `range` in the order of service type and bounds; all bindings if
+    /// `range` is `None`.
     pub fn behind(&self, range: Option<ServiceRange>) -> impl Iterator<Item = Binding> {
         let entries = match range {
             Some(range) => self.ranges.behind(bounds(range), (0, u64::MAX)),

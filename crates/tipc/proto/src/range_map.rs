@@ -1,10 +1,11 @@
-//! A map from ranges to values that finds the ranges containing a point, or overlapping another range, without visiting the other entries,
-//! however the ranges overlap.
+//! A map from ranges to values. It finds the ranges that contain a point, or overlap another range, without visiting
+//! any other entries, however the ranges overlap.
 //!
-//! A B+ tree ordered by lower bound, then upper bound, in which every parent stores the highest upper bound in each
-//! child's subtree. The first range that contains a point therefore lies on a single path: the first child whose
-//! highest bound reaches the point holds the first range that does; if that range begins after the point, so do all
-//! later ones. Bounds are stored apart from values, so that a search reads few cache lines.
+//! The map is a B+ tree, ordered by lower bound, then upper bound. Every parent stores the highest upper bound in each
+//! child's subtree, so the first range that contains a point lies on a single path: it is in the first child whose
+//! highest upper bound is not below the point. If the first range there that reaches the point begins after it, so do
+//! all later ranges, and no range contains the point. Bounds are stored apart from values, so that a search reads few
+//! cache lines.
 
 mod overlapping;
 mod search;
@@ -14,10 +15,10 @@ use arrayvec::ArrayVec;
 pub(crate) use overlapping::Overlapping;
 use search::Point;
 
-/// Maximum number of entries of a tree node. 16 pairs of 64-bit bounds fill four cache lines; twice as many keep a million entries within
-/// four levels.
+/// Maximum number of entries of a tree node. The 64-bit bounds of 16 entries fill four cache lines; with 32 entries per
+/// node, a million entries fit into four levels.
 const FAN_OUT: usize = 32;
-/// Two neighbours are merged when together they have no more entries than this.
+/// Two neighbouring nodes are merged if together they have at most this number of entries.
 const MERGE_AT: usize = FAN_OUT / 2;
 
 type Bounds<P> = (P, P);
@@ -48,14 +49,14 @@ struct Inner<P, V> {
     tops: ArrayVec<P, FAN_OUT>,
     /// First range in each child's subtree.
     firsts: ArrayVec<Bounds<P>, FAN_OUT>,
-    /// Density of the entries in each child's subtree: their number per unit of distance if the child's highest bounds
+    /// For each child, the density of the entries in its node: their number per unit of distance if the highest bounds
     /// increase from entry to entry, otherwise 0.
     paces: ArrayVec<f32, FAN_OUT>,
     children: ArrayVec<Box<Tree<P, V>>, FAN_OUT>,
 }
 
-/// Index at which a full node is split if an entry is to be inserted at `at`. A node that grows at its end stays full:
-/// instances are mostly bound in ascending order.
+/// Index at which a full node is split if an entry is to be inserted at `at`. A node that grows at its end remains
+/// full, because instances are mostly bound in ascending order.
 const fn cut(at: usize) -> usize {
     if at == FAN_OUT { FAN_OUT - 1 } else { FAN_OUT / 2 }
 }
@@ -65,7 +66,7 @@ fn tail<T>(of: &mut ArrayVec<T, FAN_OUT>, from: usize) -> ArrayVec<T, FAN_OUT> {
 }
 
 impl<P: Copy + Ord, V> Leaf<P, V> {
-    /// Index of this range, or the index at which to insert it.
+    /// Index of exactly this range, or (as an error) the index at which to insert it.
     fn find(&self, (lower, upper): Bounds<P>) -> Result<usize, usize> {
         let mut at = self.lowers.partition_point(|l| *l < lower);
         while at < self.lowers.len() && self.lowers[at] == lower {
@@ -131,8 +132,8 @@ impl<P: Point, V> Inner<P, V> {
         }
     }
 
-    /// Tidies up after a removal: drops an empty child, or merges a small one with a neighbour if both fit into one
-    /// node.
+    /// Tidies up child `n` after the range `gone` was removed from it: removes an empty child, or merges a small one
+    /// with a neighbour if both fit into one node.
     fn tidy(&mut self, n: usize, gone: Bounds<P>) {
         let own_len = self.children[n].len();
         if own_len == 0 {
@@ -181,7 +182,7 @@ impl<P: Point, V> Tree<P, V> {
         }
     }
 
-    /// The upper bounds of a leaf's entries, or the highest upper bound of each child.
+    /// The upper bounds of a leaf's entries, or the highest upper bounds of an inner node's children.
     const fn tops(&self) -> &ArrayVec<P, FAN_OUT> {
         match self {
             Self::Leaf(leaf) => &leaf.uppers,
@@ -189,7 +190,7 @@ impl<P: Point, V> Tree<P, V> {
         }
     }
 
-    /// The highest upper bound. A node is empty only while it is being removed.
+    /// The highest upper bound in the subtree. A node is empty only while it is being removed.
     fn top(&self) -> P {
         let tops = self.tops();
         tops.iter().copied().fold(tops[0], P::max)
@@ -307,7 +308,7 @@ impl<P: Point, V> RangeMap<P, V> {
         }
     }
 
-    /// Like [`RangeMap::get`], but mutable.
+    /// Like [`RangeMap::get`], but returns a mutable reference.
     pub(crate) fn get_mut(&mut self, bounds: Bounds<P>) -> Option<&mut V> {
         let mut tree = self.root.as_deref_mut()?;
         loop {
@@ -355,12 +356,12 @@ impl<P: Point, V> RangeMap<P, V> {
         Some(value)
     }
 
-    /// The ranges that overlap this one, in the order of their bounds.
+    /// The ranges that share a point with the range from `lower` to `upper`, in the order of their bounds.
     pub(crate) fn overlapping(&self, lower: P, upper: P) -> Overlapping<'_, P, V> {
         Overlapping::new(self.root.as_deref(), lower, upper)
     }
 
-    /// The ranges after this one in the order of their bounds; `all` must span all points.
+    /// The ranges after this one, in the order of their bounds. `all` must be a range that spans all points.
     pub(crate) fn behind(&self, bounds: Bounds<P>, all: Bounds<P>) -> Overlapping<'_, P, V> {
         let mut path = Vec::new();
         let mut next = self.root.as_deref();

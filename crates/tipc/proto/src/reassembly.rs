@@ -1,24 +1,24 @@
-//! From packets to messages: unpacks bundles and reassembles fragments.
+//! Turns packets into messages: unpacks bundles and reassembles fragments.
 
 use crate::drops::{DropCounters, DropReason};
 use crate::limits::WIRE_MESSAGE_LEN_MAX;
 use crate::wire::{Bundle, Fragment, FragmentKind, Inbound, Packet, User, View};
 use alloc::vec::Vec;
 
-/// The fragments of one message received so far. One per link is enough, because fragments of different messages are
-/// never interleaved on a link.
+/// The fragments of a message received so far. One message per link is enough, because the fragments of different
+/// messages are never interleaved on a link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reassembly {
     message: Option<Vec<u8>>,
 }
 
-/// A fragment arrived out of order, or the reassembled data is not a message: on a unicast link, the two ends are out
-/// of sync.
+/// Error: a fragment arrived out of order, or the reassembled data is not a message. On a unicast link, this means that
+/// the two ends no longer agree on its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OutOfStep;
 
 impl Reassembly {
-    /// Handles the next in-sequence packet and appends the messages that it completes.
+    /// Handles the next packet in sequence, and appends the messages that it completes to `messages`.
     pub(crate) fn accept(
         &mut self,
         packet: Inbound<'_>,
@@ -103,14 +103,13 @@ impl Reassembly {
         Ok(())
     }
 
-    /// Number of bytes held.
+    /// Number of bytes of the incomplete message.
     pub(crate) fn held_bytes(&self) -> usize {
         self.message.as_ref().map_or(0, Vec::len)
     }
 }
 
-/// Sets the sender of an inner message to that of the enclosing packet, because an inner message has no valid link
-/// fields of its own.
+/// Copies the sender of the enclosing packet to an inner message, which has no valid link fields of its own.
 fn with_sender(mut inner: Packet, outer: &View<'_>) -> Packet {
     inner.set_sender(outer.prev_node());
     inner

@@ -1,4 +1,5 @@
-//! Puts packets in order: early packets wait, missing ones are reported. Shared by unicast and broadcast links.
+//! Puts packets in order: stores packets that arrive early, and reports missing ones. Used by unicast and broadcast
+//! links.
 
 use crate::drops::DropReason;
 use crate::limits::{DEFERRED_BYTES_MAX, GAP_ACK_BLOCKS_MAX, RECEIVE_WINDOW};
@@ -12,7 +13,7 @@ use arrayvec::ArrayVec;
 #[derive(Clone, Debug)]
 pub(crate) struct ReceiveQueue {
     next: Seq,
-    /// Slot `i` holds packet `next + 1 + i`; the packet `next` itself is missing by definition.
+    /// Early packets: slot `i` is for packet `next + 1 + i`. Packet `next` itself is always missing.
     early: VecDeque<Option<Packet>>,
     early_count: usize,
     early_bytes: usize,
@@ -38,8 +39,9 @@ impl ReceiveQueue {
         self.early_bytes
     }
 
-    /// Accepts a packet. Returns true if it is the next one: the caller processes it, and the packets that waited for it are appended to
-    /// `behind`. Returns false if it was stored because an earlier one is missing.
+    /// Accepts a packet. If it is the next one, returns true and appends the packets that waited for it to `behind`;
+    /// the caller processes it and then those. Returns false if the packet was stored because an earlier one is
+    /// missing.
     pub(crate) fn accept(
         &mut self,
         packet: &View<'_>,
@@ -91,7 +93,8 @@ impl ReceiveQueue {
         }
     }
 
-    /// The runs of waiting packets, for the gap-ack record; the gap before the first run is [`ReceiveQueue::gap`].
+    /// The runs of consecutive waiting packets, each with the gap after it, for the gap-ack record.
+    /// [`ReceiveQueue::gap`] is the gap before the first run.
     pub(crate) fn runs(&self) -> ArrayVec<GapAck, GAP_ACK_BLOCKS_MAX> {
         let mut runs: ArrayVec<GapAck, GAP_ACK_BLOCKS_MAX> = ArrayVec::new();
         let (mut in_run, mut hole) = (false, 0);
@@ -162,7 +165,11 @@ mod tests {
         assert_eq!(q.runs()[..], [GapAck { ack: Seq(9), gap: 2 }, GapAck { ack: Seq(12), gap: 0 }]);
         let q = ReceiveQueue::new(Seq(5));
         assert_eq!(q.gap(Seq(5)), 0);
-        assert_eq!(q.gap(Seq(7)), 2, "a tail is missing once the peer reports it as sent");
+        assert_eq!(
+            q.gap(Seq(7)),
+            2,
+            "the last packets count as missing when the peer reports them as sent"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The node's only source of randomness: SplitMix64, seeded from the configuration.
 
-/// A small generator, good enough for sessions, signatures and port numbers, but not for keys.
+/// A small random number generator, good enough for session numbers, signatures and port numbers, but not for keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 

@@ -1,7 +1,7 @@
-//! Packets in flight: kept until acknowledged, and retransmitted when reported missing.
+//! Packets in flight: stored until they are acknowledged, and retransmitted when they are reported missing.
 //!
-//! A packet gets its sequence number when it is handed to the medium, not before: until then, further messages can be added to
-//! it.
+//! A packet gets its sequence number only when it is passed to the medium, because further messages can be added to it
+//! until then.
 
 use crate::limits::RESEND_PER_REPORT_MAX;
 use crate::seq::Seq;
@@ -15,10 +15,10 @@ use core::time::Duration;
 pub(crate) struct SentPacket {
     pub(crate) packet: Packet,
     last_sent: Nanos,
-    /// When the packet was first retransmitted; `None` if it was not.
+    /// When the packet was first queued for retransmission; `None` if it never was.
     first_resent: Option<Nanos>,
     resend_queued: bool,
-    /// Whether a gap-ack block reported the packet's arrival; if so, it is never retransmitted.
+    /// Whether a gap-ack block has reported that the packet arrived. If so, it is never retransmitted.
     arrived: bool,
 }
 
@@ -80,7 +80,7 @@ impl SendQueue {
         &self.packets[self.packets.len() - 1]
     }
 
-    /// Releases everything up to and including `ack`. Numbers that were never sent are ignored.
+    /// Releases all packets up to and including `ack`. A number that was never sent is ignored.
     pub(crate) fn ack(&mut self, ack: Seq) -> Acked {
         let count = usize::from(ack.next().distance_from(self.base));
         if count > self.packets.len() {
@@ -91,7 +91,7 @@ impl SendQueue {
         Acked { count }
     }
 
-    /// Marks a run of packets as arrived although an earlier one is missing.
+    /// Records that the packets from `from` to `to` have arrived although an earlier one is missing.
     pub(crate) fn mark_arrived(&mut self, from: Seq, to: Seq) {
         let start = usize::from(from.distance_from(self.base));
         let end = usize::from(to.next().distance_from(self.base));
@@ -102,8 +102,9 @@ impl SendQueue {
         }
     }
 
-    /// Queues the `count` packets from `from` on for retransmission, except those retransmitted less than `holdoff` ago, whose
-    /// arrival the peer could not have known when it reported. Returns the number of packets queued.
+    /// Queues `count` packets, beginning with `from`, for retransmission. Packets that have arrived are skipped, and so
+    /// are packets retransmitted less than `holdoff` ago: the peer could not have known of that retransmission when it
+    /// sent its report. Returns the number of packets queued.
     pub(crate) fn resend(&mut self, now: Nanos, from: Seq, count: u16, holdoff: Duration) -> usize {
         // A report that crossed an acknowledgement begins before the oldest packet kept.
         let (from, count) = if from.before(self.base) {
@@ -128,7 +129,7 @@ impl SendQueue {
         queued
     }
 
-    /// The next packet to retransmit.
+    /// Removes and returns the next packet to retransmit; `None` if there is none.
     pub(crate) fn pop_resend(&mut self, now: Nanos) -> Option<&mut SentPacket> {
         while let Some(seq) = self.resend.pop_front() {
             let index = usize::from(seq.distance_from(self.base));
@@ -143,18 +144,18 @@ impl SendQueue {
         None
     }
 
-    /// A packet in flight, for a receiver that requested only this one.
+    /// Returns the packet in flight with this number, if there is one.
     pub(crate) fn get(&self, seq: Seq) -> Option<&Packet> {
         let index = usize::from(seq.distance_from(self.base));
         (index < self.packets.len()).then(|| &self.packets[index].packet)
     }
 
-    /// When the oldest packet was first retransmitted; `None` if it was not.
+    /// When the oldest packet was first queued for retransmission; `None` if it never was, or there is no packet.
     pub(crate) fn stuck_since(&self) -> Option<Nanos> {
         self.packets.front()?.first_resent
     }
 
-    /// Number of bytes held.
+    /// Number of bytes of the packets in flight.
     pub(crate) fn held_bytes(&self) -> usize {
         self.packets.iter().map(|p| p.packet.size()).sum()
     }
@@ -201,7 +202,11 @@ mod tests {
             again.push(sent.packet.view().seq().0);
         }
         assert_eq!(again, [0, 1, 3]);
-        assert_eq!(q.resend(Nanos(4), Seq(1), 4, HOLDOFF), 0, "sent a moment ago");
+        assert_eq!(
+            q.resend(Nanos(4), Seq(1), 4, HOLDOFF),
+            0,
+            "packets retransmitted a moment ago are skipped"
+        );
         assert_eq!(q.resend(Nanos(3) + HOLDOFF, Seq(1), 1, HOLDOFF), 1);
         assert_eq!(q.stuck_since(), Some(Nanos(2)));
         assert_eq!(q.ack(Seq(1)).count, 1);

@@ -35,7 +35,7 @@ impl Sub<Duration> for Nanos {
     }
 }
 
-/// The earlier of two deadlines, where `None` means no deadline.
+/// The earlier of two deadlines. `None` means no deadline.
 pub(crate) fn earliest(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

@@ -1,4 +1,5 @@
-//! The send window: slow start, then one packet more per round trip, and a reduction to seven tenths on loss.
+//! The send window: it begins with slow start, then grows by one packet per round trip, and is reduced to seven tenths
+//! after a loss.
 
 use crate::limits::{WINDOW_MIN, WINDOW_THRESHOLD_MIN};
 use crate::seq::Seq;
@@ -10,8 +11,8 @@ pub(crate) struct Window {
     max: u16,
     threshold: u16,
     credit: u32,
-    /// Losses noticed while the oldest unacknowledged packet is before this one belong to a round trip for which the
-    /// window has already been reduced.
+    /// The window has already been reduced for the current round trip, so it is not reduced again before the oldest
+    /// unacknowledged packet is this one; `None` if it has not been reduced.
     recover: Option<Seq>,
 }
 
@@ -32,7 +33,8 @@ impl Window {
         self.size = self.size.min(max);
     }
 
-    /// Handles an acknowledgement of `count` packets; the window grows only if it was full.
+    /// Handles an acknowledgement of `count` packets. `oldest` is the oldest packet that is now unacknowledged. The
+    /// window grows only if it was full.
     pub(crate) fn on_ack(&mut self, count: usize, oldest: Seq, was_full: bool) {
         if let Some(recover) = self.recover {
             if oldest.before(recover) {
@@ -57,7 +59,7 @@ impl Window {
             .min(self.max);
     }
 
-    /// Handles a loss; `next` is the sequence number of the next new packet.
+    /// Handles a loss. `oldest` is the oldest unacknowledged packet, `next` the sequence number of the next new packet.
     pub(crate) fn on_loss(&mut self, oldest: Seq, next: Seq) {
         if self.recover.is_some_and(|recover| oldest.before(recover)) {
             return;
@@ -82,11 +84,11 @@ mod tests {
         assert_eq!(w.size(), 500, "an idle window does not grow");
         w.on_loss(Seq(551), Seq(700));
         w.on_loss(Seq(560), Seq(710));
-        assert_eq!(w.size(), 350, "500 shrunk once");
+        assert_eq!(w.size(), 350, "a window of 500 must be reduced only once");
         w.on_ack(350, Seq(699), true);
-        assert_eq!(w.size(), 350, "still in the punished round");
+        assert_eq!(w.size(), 350, "the window must not grow in the round trip of the loss");
         w.on_ack(350, Seq(700), true);
-        assert_eq!(w.size(), 351, "one more per round from here");
+        assert_eq!(w.size(), 351, "from here, the window grows by one packet per round trip");
     }
 
     #[test]

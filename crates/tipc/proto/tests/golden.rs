@@ -1,4 +1,5 @@
-//! Frames captured from the kernel: each can be decoded, and encoding the result reproduces the same bytes.
+//! Tests with frames captured from kernels: each frame can be decoded, and encoding the result reproduces the same
+//! bytes.
 
 use crossway_tipc_proto::wire::{Frame, Message, View};
 
@@ -6,7 +7,8 @@ const FRAMES: &str = include_str!("golden/linux-6.1.hex");
 
 fn frames() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
     FRAMES.lines().filter(|line| !line.starts_with('#')).map(|line| {
-        let (label, hex) = line.rsplit_once(' ').expect("label and bytes");
+        let (label, hex) =
+            line.rsplit_once(' ').expect("a line contains a label and the bytes of a frame");
         let bytes = hex.as_bytes().chunks(2);
         (
             label,
@@ -17,7 +19,8 @@ fn frames() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
     })
 }
 
-/// The significant bytes: RESET and ACTIVATE lose what the kernel leaves after the interface name's NUL.
+/// Returns the significant bytes of a frame: sets the bytes after the interface name's NUL in RESET and ACTIVATE, which
+/// kernels do not initialise, to a fixed value.
 fn content(bytes: &[u8]) -> Vec<u8> {
     let mut content = bytes.to_vec();
     let view = View::parse(bytes).unwrap();
@@ -39,7 +42,7 @@ fn every_kernel_frame_is_decoded_and_encoded_bit_for_bit() {
         assert_eq!(out, content(&bytes), "{label}: {frame:x?}");
         count += 1;
     }
-    assert!(count >= 60, "only {count} frames in the fixture");
+    assert!(count >= 60, "the fixture contains only {count} frames");
 }
 
 #[test]
@@ -65,7 +68,10 @@ fn messages_inside_kernel_bundles_and_name_lists_are_legal() {
             _ => {}
         }
     }
-    assert!(bundled > 1 && names > 5, "{bundled} bundled messages, {names} bindings");
+    assert!(
+        bundled > 1 && names > 5,
+        "the fixture contains only {bundled} bundled messages and {names} bindings"
+    );
 }
 
 #[test]

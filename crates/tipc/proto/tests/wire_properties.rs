@@ -1,4 +1,4 @@
-//! Decoders never panic, and decoding an encoded message returns the original.
+//! Property tests of the wire format: decoders never panic, and decoding an encoded message returns the original.
 
 use crossway_tipc_proto::addr::{
     BearerId, Importance, MediaAddr, NetworkId, NodeAddr, NodeId, Port, ServiceRange, SocketAddr,
@@ -136,7 +136,7 @@ fn round_trip(frame: &Frame<'_>) -> Result<(), TestCaseError> {
     prop_assert_eq!(exact.as_ref(), Ok(frame));
     out.extend_from_slice(&[0xa5; 7]);
     let padded = Frame::decode(&out);
-    prop_assert_eq!(padded.as_ref(), Ok(frame), "padding after the message is ignored");
+    prop_assert_eq!(padded.as_ref(), Ok(frame), "padding after the message must be ignored");
     Ok(())
 }
 

@@ -1,14 +1,15 @@
 //! Packets that the medium divides: over IPv4, packets larger than the device's MTU travel as IP fragments.
 //!
-//! Such a packet is lost if one of its fragments is, and the others occupy the reassembly memory of the receiving
-//! system until a timer expires. When that memory is full, Linux drops the fragments of every packet, so that no
-//! divided packet arrives for up to 30 s, longer than the ten tolerances after which a link fails. A link therefore
-//! stops sending divided packets before the fragments of lost ones can occupy more than a small part of that memory.
+//! If one fragment is lost, the whole packet is lost, and the remaining fragments occupy the reassembly memory of the
+//! receiving system until a timer expires. When that memory is full, Linux drops the fragments of every packet. No
+//! divided packet then arrives for up to 30 s, and a link fails after ten tolerances (15 s by default). A link
+//! therefore stops sending divided packets before the fragments of lost ones can occupy more than a small part of that
+//! memory.
 
 use crate::limits::{DIVIDED_AVOIDED, DIVIDED_LOST_BYTES_MAX, DIVIDED_LOST_WITHIN};
 use crate::time::Nanos;
 
-/// Counts the losses of divided packets, and decides whether to send such packets.
+/// Counts the losses of divided packets, and decides whether more divided packets may be sent.
 #[derive(Clone, Debug)]
 pub(super) struct Divided {
     /// Largest packet that the medium carries whole, in bytes.
@@ -16,7 +17,7 @@ pub(super) struct Divided {
     /// Bytes of divided packets retransmitted since `counted_since`.
     lost_bytes: usize,
     counted_since: Nanos,
-    /// Time before which no packets are sent that the medium divides; `None` if such packets are permitted.
+    /// Until this time, no packets are sent that the medium would divide; `None` if such packets are permitted.
     avoided_until: Option<Nanos>,
 }
 
@@ -35,7 +36,8 @@ impl Divided {
         if self.avoided_until.is_some() { packet_max.min(self.whole_max) } else { packet_max }
     }
 
-    /// Counts a packet of this size that is retransmitted.
+    /// Counts a retransmitted packet of this size. If too many bytes of divided packets are lost, no more divided
+    /// packets are sent for some time.
     pub(super) fn on_resend(&mut self, now: Nanos, size: usize) {
         if size <= self.whole_max {
             return;
@@ -65,7 +67,7 @@ mod tests {
     const START: Nanos = Nanos(1_000_000_000_000);
     const LARGE: usize = 14_000;
     const WHOLE: usize = 1_472;
-    /// Number of packets that may be lost before divided packets are no longer sent.
+    /// Number of packets of size `LARGE` that may be lost before divided packets are no longer sent.
     const ACCEPTED: usize = DIVIDED_LOST_BYTES_MAX / LARGE;
 
     #[test]

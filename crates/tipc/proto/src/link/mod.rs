@@ -1,9 +1,9 @@
 //! One link to one peer over one bearer: set-up, supervision, sequencing and retransmission.
 //!
-//! The states are the kernel's, except for those that the kernel needs only because its locks force it to reset a link
-//! in several steps: `Reset` (send RESET), `Establishing` (the peer's end is known; send ACTIVATE), `Established`, and
-//! `FailingOver` (silent until its traffic has been transferred over another link). The kernel's link state `Synching`
-//! is a state of the node here.
+//! The states are `Reset` (sends RESET), `Establishing` (the peer's end is known; sends ACTIVATE), `Established`, and
+//! `FailingOver` (silent until its traffic has been transferred over another link). The kernel has more states, which
+//! it needs only because its locks force it to reset a link in several steps. The kernel's link state `Synching` is a
+//! state of the node here.
 
 mod divided;
 mod protocol;
@@ -69,7 +69,7 @@ pub enum LinkState {
 /// Why a link went down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum LinkDownReason {
-    /// Nothing was received for the tolerance time.
+    /// No sign of life was received from the peer for the tolerance time.
     Silent,
     /// The caller reported that the medium at this end is no longer available.
     MediumLost,
@@ -79,9 +79,9 @@ pub enum LinkDownReason {
     PeerStopping,
     /// The oldest packet was not acknowledged despite retransmissions.
     ResendFailed,
-    /// The oldest packet was not acknowledged despite retransmissions, and the medium divides packets of its size: at
-    /// least one of its fragments is lost each time. The link comes up again and then sends packets that the medium
-    /// carries whole.
+    /// The oldest packet was not acknowledged despite retransmissions, and the medium divides packets of its size, so
+    /// at least one fragment was lost each time. The link comes up again and then sends packets that the medium carries
+    /// whole.
     FragmentsLost,
     /// Fragments of a message arrived out of order: the state of the two ends is no longer consistent.
     OutOfStep,
@@ -89,13 +89,15 @@ pub enum LinkDownReason {
     PeerChanged,
     /// The peer requested a different priority.
     PriorityChanged,
-    /// The backlog of the protocol's own messages is full.
+    /// A queue for this peer exceeded its limit: the backlog of the protocol's own messages, the packets held back for
+    /// another link, or the name updates that wait for an earlier one.
     Overrun,
     /// The bearer was disabled, or the node is stopping.
     BearerDisabled,
-    /// The peer's end failed: its traffic now arrives over another link.
+    /// The peer's end of this link failed, and the peer now sends this link's traffic over another link.
     PeerFailedOver,
-    /// A packet of the failed link does not fit into a packet of the remaining one.
+    /// A packet of the failed link does not fit into a packet of the remaining link, and the peer cannot reassemble
+    /// tunnelled fragments.
     TunnelTooNarrow,
 }
 
@@ -109,9 +111,9 @@ pub(crate) enum LinkEvent {
 /// What to report about the broadcast link in a STATE message to the peer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BcastReport {
-    /// Whether the broadcast link from the peer is open.
+    /// Whether this end of the peer's broadcast link is open.
     pub(crate) open: bool,
-    /// Last in-sequence broadcast received.
+    /// Last broadcast received in sequence.
     pub(crate) ack: Seq,
     pub(crate) gap: u16,
     pub(crate) runs: ArrayVec<GapAck, { crate::limits::GAP_ACK_BLOCKS_MAX }>,
@@ -148,7 +150,7 @@ pub(crate) struct Link {
 
     tx: SendQueue,
     backlog: Backlog,
-    /// Packets from this sequence number on must not be sent yet; `None` if all may be sent.
+    /// Sequence number of the first packet that must not be sent yet; `None` if all may be sent.
     limit: Option<Seq>,
     window: Window,
 
@@ -156,18 +158,19 @@ pub(crate) struct Link {
     reassembly: Reassembly,
     /// Packets received since the last acknowledgement.
     unacked: u16,
-    /// The most packets received between two acknowledgements: the peer's window is at least this large, unless it shrank after a
-    /// loss.
+    /// The largest number of packets received between two acknowledgements. The peer's window is at least this large,
+    /// unless it shrank after a loss.
     unacked_max: u16,
     /// The sequence number that the peer reported as its next one.
     peer_next: Seq,
-    /// Whether the next STATE reports the peer's last packets as missing, because the peer probed.
+    /// Whether the next STATE must also report missing packets after the last one received, because the peer has
+    /// probed.
     report_tail: bool,
 
     state_tx: Seq,
     state_rx: Seq,
     due: Option<Due>,
-    /// Number of further STATE messages that carry settings changed by an operator.
+    /// Number of STATE messages to come that carry settings changed by an operator.
     tellings: u8,
 
     tick_at: Nanos,
@@ -177,7 +180,7 @@ pub(crate) struct Link {
     /// Number of probes sent since another node reported the peer lost; `None` if there is no such report or the peer
     /// has been heard since.
     suspected: Option<u32>,
-    /// When to send the next additional probe, before the next tick, while nothing is received from the peer.
+    /// When to send the next additional probe between two ticks; `None` unless a sign of life from the peer is overdue.
     insist_at: Option<Nanos>,
     probe_at: Option<Nanos>,
     probe_wait: Duration,
@@ -295,7 +298,7 @@ impl Link {
         self.round_trip
     }
 
-    /// Sequence number of the last in-sequence packet received from the peer.
+    /// Sequence number of the last packet received in sequence from the peer.
     pub(crate) fn acked(&self) -> Seq {
         self.rx.next().prev()
     }
@@ -305,7 +308,7 @@ impl Link {
         self.is_up() && self.tx.base().after(seq)
     }
 
-    /// Number of bytes held in queues, for the memory limit.
+    /// Number of bytes of packets in the link's queues, for the memory limit.
     pub(crate) fn held_bytes(&self) -> usize {
         self.tx.held_bytes()
             + self.backlog.held_bytes()
@@ -317,7 +320,7 @@ impl Link {
         (self.tolerance / SILENT_TICKS_MAX).min(TICK_MAX)
     }
 
-    /// Enters the reset state with a new session and empty queues. Returns whether the link was up.
+    /// Enters the reset state, with a new session and empty queues. Returns whether the link was up.
     fn reset(&mut self, now: Nanos) -> bool {
         let was_up = self.is_up();
         let fresh = Self::new(now, self.cfg.clone(), self.session.wrapping_add(1));
@@ -335,7 +338,7 @@ impl Link {
         was_up
     }
 
-    /// Takes the link down if it is up, and starts over.
+    /// Resets the link for this reason. Returns the event to report, or `None` if the link was not up.
     pub(crate) fn fail(&mut self, now: Nanos, reason: LinkDownReason) -> Option<LinkEvent> {
         if reason == LinkDownReason::FragmentsLost {
             self.cfg.mtu = self.cfg.mtu.min(self.cfg.whole_max);
@@ -343,7 +346,7 @@ impl Link {
         self.reset(now).then_some(LinkEvent::Down(reason))
     }
 
-    /// Takes the link down for good; the frame that notifies the peer is returned by the next [`Link::poll_transmit`].
+    /// Takes the link down for good. The next [`Link::poll_transmit`] returns the frame that notifies the peer.
     pub(crate) fn stop(&mut self, now: Nanos) -> Option<LinkEvent> {
         let event = self.fail(now, LinkDownReason::BearerDisabled);
         self.due = Some(Due::Reset { stopping: true });

@@ -1,4 +1,4 @@
-//! Handles and creates RESET, ACTIVATE and STATE.
+//! Handles and creates the link protocol messages RESET, ACTIVATE and STATE.
 
 use super::{BcastReport, Due, Link, LinkDownReason, LinkEvent, LinkState};
 use crate::drops::DropReason;
@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 /// The effects of a link protocol message.
 pub(crate) struct Handled {
     pub(crate) event: Option<LinkEvent>,
-    /// The gap-ack record, from which the broadcast link takes its part.
+    /// The gap-ack record. The caller passes the part about broadcasts to the broadcast link.
     pub(crate) blocks: GapAckBlocks,
     /// The peer's domain record, or the reason why it was dropped.
     pub(crate) domain: Option<Result<DomainRecord, DropReason>>,
@@ -144,7 +144,8 @@ impl Link {
         }
     }
 
-    /// Adopts the values announced in RESET or ACTIVATE.
+    /// Records the session, bearer and interface that the peer announces in RESET or ACTIVATE, and combines the link's
+    /// own values with the announced ones: the smaller packet size and the higher priority apply.
     fn adopt(&mut self, m: &LinkProtocol<'_>, announced: &Reset) {
         self.peer_session = Some(m.session);
         self.peer_bearer = m.bearer;
@@ -158,7 +159,7 @@ impl Link {
         }
     }
 
-    /// Appends the pending control message, if any, to `out`.
+    /// Appends the pending control message, if there is one, to `out`. Returns whether there was one.
     pub(super) fn encode_due(
         &mut self,
         now: Nanos,

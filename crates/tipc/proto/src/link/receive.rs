@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 
 impl Link {
     /// Handles a sequenced packet. Returns whether it is the next one in order, and appends the packets that waited for
-    /// it to `behind`. The caller passes all these packets through [`Link::reassembly`], except those that belong to
-    /// another link.
+    /// it to `behind`. The caller passes these packets to [`Link::reassembly`], except those that belong to another
+    /// link.
     pub(crate) fn handle_packet(
         &mut self,
         now: Nanos,
@@ -71,17 +71,18 @@ impl Link {
         (event, in_order)
     }
 
-    /// Whether the peer needs an acknowledgement, piggybacked on a packet or in a STATE.
+    /// Whether an acknowledgement must be sent to the peer now, piggybacked on a packet or in a STATE.
     pub(super) fn is_ack_due(&self) -> bool {
         self.is_up() && self.unacked >= (self.unacked_max / 2).clamp(ACK_EVERY, ACK_EVERY_MAX)
     }
 
-    /// Halves the estimate of the peer's window, which may have shrunk.
+    /// Halves the estimate of the peer's window, which may have shrunk, so that acknowledgements are sent after fewer
+    /// packets.
     pub(super) const fn acknowledge_sooner(&mut self) {
         self.unacked_max /= 2;
     }
 
-    /// Reports a persisting gap again, at increasing intervals.
+    /// Reports a gap again if it still exists, at increasing intervals.
     pub(super) fn repeat_nack(&mut self, now: Nanos) {
         if self.rx.early_count() == 0 {
             self.nack_at = None;

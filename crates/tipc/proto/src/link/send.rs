@@ -1,4 +1,4 @@
-//! Sends packets to the peer: admits, splits, bundles and numbers them, and keeps them until acknowledged.
+//! Sends packets to the peer: admits, splits, bundles and numbers them, and stores them until they are acknowledged.
 
 use super::{BcastReport, Link};
 use crate::backlog::{Congested, level_of, split};
@@ -24,8 +24,8 @@ impl Link {
         Ok(())
     }
 
-    /// Queues a message regardless of the limits. Used for the last data of a stream that is being closed, which takes
-    /// at most one packet.
+    /// Queues a message regardless of the limits. Used for the last data of a stream that is being closed, which is at
+    /// most one packet.
     pub(crate) fn send_unasked(&mut self, message: Packet) {
         let level = level_of(&message.view());
         self.queue(level, message);
@@ -43,8 +43,8 @@ impl Link {
         }
     }
 
-    /// Appends a packet to the backlog. The next [`Link::poll_transmit`] sends it if the window allows; until then it may be bundled
-    /// with other small messages.
+    /// Appends a packet to the backlog. The next [`Link::poll_transmit`] sends it if the window allows; until it is
+    /// sent, it may be bundled with other small messages.
     pub(super) fn enqueue(&mut self, level: usize, packet: Packet) {
         let packet_max = self.packet_max();
         self.backlog.push(level, packet, packet_max);
@@ -62,8 +62,8 @@ impl Link {
             && self.limit.is_none_or(|limit| self.tx.next().before(limit))
     }
 
-    /// The maximum size of new packets. If the peer cannot reassemble fragmented tunnel packets, each packet must also fit whole
-    /// into a tunnel packet on another link.
+    /// The maximum size of new packets, in bytes. If the peer cannot reassemble fragmented tunnel packets, each packet
+    /// must also fit whole into a tunnel packet on another link.
     pub(crate) fn packet_max(&self) -> usize {
         self.divided.limit(if self.cfg.common.has(Capabilities::TUNNEL_ENHANCED) {
             self.mtu
@@ -98,7 +98,7 @@ impl Link {
         self.probe_at = (self.tx.len() > 0).then(|| by_then.min(by_now));
     }
 
-    /// Retransmits the `gap` packets missing after `ack`, and those missing between the received runs.
+    /// Retransmits the `gap` packets after `ack`, and those missing after each of the received `runs`.
     pub(super) fn handle_gaps(&mut self, now: Nanos, ack: Seq, gap: u16, runs: &[GapAck]) {
         if gap == 0 {
             return;
@@ -186,7 +186,7 @@ impl Link {
         self.round_trip.map_or(PROBE_FIRST, |rtt| rtt + PROBE_MARGIN)
     }
 
-    /// Probes for packets in flight that have not been acknowledged, at increasing intervals.
+    /// Probes the peer, at increasing intervals, if packets in flight have not been acknowledged.
     pub(super) fn probe_tail(&mut self, now: Nanos) {
         if self.tx.len() == 0 {
             self.probe_at = None;
@@ -197,7 +197,7 @@ impl Link {
         self.probe_at = Some(now + self.probe_wait);
     }
 
-    /// Measures the round trip when a probe is answered.
+    /// Updates the measured round trip when the peer answers a probe.
     pub(super) fn probe_answered(&mut self, now: Nanos) {
         if let Some(sent) = self.probe_sent.take() {
             let sample = now.since(sent);

@@ -1,20 +1,20 @@
-//! Settings that an operator changes on a running link; the peer's end is notified and adopts them.
+//! Settings that an operator changes on a running link. The peer's end is notified and adopts them.
 
 use super::{Link, LinkStats};
 use crate::time::Nanos;
 use crate::wire::Capabilities;
 use core::time::Duration;
 
-/// Number of STATE messages that carry each new setting. One message would not be enough: it may be lost, and nothing
-/// else would repeat the setting.
+/// Number of STATE messages that announce each new setting. A single message might be lost, and nothing else would
+/// repeat the setting.
 const TELLINGS: u8 = 3;
 
 /// Settings to change; `None` leaves a setting unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkSettings {
-    /// Silence after which the link fails; the same at both ends.
+    /// Silence after which the link fails. The peer adopts the same value.
     pub tolerance: Option<Duration>,
-    /// Priority; the same at both ends. The peer resets the link when the priority changes.
+    /// Priority of the link. The peer adopts the same value and, if it changes, resets the link.
     pub priority: Option<u8>,
     /// Maximum send window of this end, in packets.
     pub window_max: Option<u16>,

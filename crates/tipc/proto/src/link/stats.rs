@@ -5,8 +5,8 @@ use crate::wire::{Bundle, Fragment, FragmentKind, User, View};
 /// Upper bounds of the size classes of [`LinkStats::profile`], in bytes; the last class has no upper bound.
 pub const PROFILE_BOUNDS: [usize; 6] = [64, 256, 1024, 4096, 16384, 32768];
 
-/// Counters of one link since it was created. For the broadcast link, acknowledgements and gaps are those that the unicast links
-/// carried for it.
+/// Counters of one link since it was created. For the broadcast link, acknowledgements and gap reports are those that
+/// the unicast links carry for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkStats {
     /// Sequenced packets sent, without retransmissions.
@@ -39,9 +39,9 @@ pub struct LinkStats {
     pub packets_early: u64,
     /// Packets that had already been received.
     pub packets_duplicate: u64,
-    /// STATE messages sent, for whatever purpose.
+    /// STATE messages sent: probes, gap reports and all others.
     pub states_sent: u64,
-    /// STATE messages received, for whatever purpose.
+    /// STATE messages received: probes, gap reports and all others.
     pub states_received: u64,
     /// STATE messages sent that demand an answer.
     pub probes_sent: u64,
@@ -55,17 +55,19 @@ pub struct LinkStats {
     pub gaps_received: u64,
     /// How often the link came up.
     pub ups: u64,
-    /// Messages accepted for sending, by size: up to each of [`PROFILE_BOUNDS`], and above.
+    /// Messages accepted for sending, by size: entry `i` counts those of at most `PROFILE_BOUNDS[i]` bytes, the last
+    /// entry all larger ones.
     pub profile: [u64; 7],
     /// Bytes of the messages accepted for sending, including TIPC headers.
     pub profile_bytes: u64,
     /// How often a message was refused because the backlog was full.
     pub congestions: u64,
-    /// Maximum number of unacknowledged packets.
+    /// Largest number of unacknowledged packets at any time.
     pub queue_max: u64,
-    /// Number of unacknowledged packets, summed over the samples.
+    /// Sum of the numbers of unacknowledged packets in all samples.
     pub queue_sum: u64,
-    /// Number of samples: one per tick while the link is up; for the broadcast link, one per packet.
+    /// Number of samples of the number of unacknowledged packets: one per tick while the link is up; for the broadcast
+    /// link, one per packet sent.
     pub queue_looks: u64,
 }
 
@@ -126,7 +128,7 @@ impl LinkStats {
         self.queue_looks += 1;
     }
 
-    /// Updates the maximum number of unacknowledged packets between two samples.
+    /// Raises the recorded maximum if this number of unacknowledged packets exceeds it. Used between two samples.
     pub(crate) fn note_queue(&mut self, packets: usize) {
         self.queue_max = self.queue_max.max(packets as u64);
     }

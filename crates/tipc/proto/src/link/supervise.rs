@@ -1,4 +1,4 @@
-//! The link's timers: the regular tick, and those that repair losses early.
+//! Handles the link's timers: the regular tick, and the timers that repair losses before the next tick.
 
 use super::{Due, Link, LinkDownReason, LinkEvent, LinkState};
 use crate::limits::{RESEND_TOLERANCES, RESETS_AT_ONCE, SILENT_TICKS_MAX, SUSPECT_PROBES};
@@ -6,19 +6,21 @@ use crate::monitor::Watch;
 use crate::time::Nanos;
 use crate::wire::Packet;
 
-/// Number of ticks without an answer after which an establishing end starts over, in case the session that it answers has ended.
+/// Number of ticks without an answer after which an end in the state `Establishing` starts over, because the peer may
+/// have ended the session to which it responds.
 const ESTABLISHING_TICKS_MAX: u32 = 16;
 
-/// Number of probes per tick while nothing is heard, in a cluster where only one end of a link probes: with one probe per tick, losing a
-/// fifth of all frames would occasionally look like the loss of the peer.
+/// Number of probes per tick while nothing is heard and the ring monitor is active, so that perhaps only one end of the
+/// link probes. With one probe per tick, the loss of a fifth of all frames would occasionally be mistaken for the loss
+/// of the peer.
 const INSISTENCE: u32 = 4;
 
 /// State outside the link that affects supervision.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pending {
-    /// Received broadcasts await acknowledgement.
+    /// Whether received broadcasts still have to be acknowledged to the peer.
     pub(crate) bcast_ack: bool,
-    /// The peer has not acknowledged all broadcasts.
+    /// Whether the peer has not acknowledged all broadcasts of this node.
     pub(crate) bcast_behind: bool,
     /// How the link is monitored; `None` if each node monitors all others.
     pub(crate) watch: Option<Watch>,
@@ -103,7 +105,8 @@ impl Link {
         None
     }
 
-    /// Returns why a packet was not acknowledged despite retransmissions, although the peer is alive.
+    /// Returns the reason to report for a packet that was not acknowledged despite retransmissions although the peer is
+    /// alive: it depends on whether the medium divides packets of this size.
     pub(crate) fn why_stuck(&self, packet: Option<&Packet>) -> LinkDownReason {
         if packet.is_some_and(|p| p.size() > self.divided.whole_max()) {
             LinkDownReason::FragmentsLost
@@ -112,7 +115,7 @@ impl Link {
         }
     }
 
-    /// Makes a link that is down send RESET frequently again, because frames may reach the peer again.
+    /// Makes a link that is down send RESET at every tick again, because frames may now reach the peer again.
     pub(crate) fn ask_afresh(&mut self, now: Nanos) {
         if self.state == LinkState::Reset {
             (self.ticks, self.tick_at) = (0, now + self.tick_interval());
@@ -120,7 +123,7 @@ impl Link {
         }
     }
 
-    /// Notes that another node has reported the peer lost: unless the peer answers soon, the link fails.
+    /// Records that another node has reported the peer as lost. Unless the peer answers soon, the link fails.
     pub(crate) fn suspect(&mut self, now: Nanos) {
         if self.is_up() && self.suspected.is_none() {
             (self.suspected, self.insist_at) = (Some(0), Some(now));
@@ -133,7 +136,7 @@ impl Link {
         (self.suspected, self.insist_at) = (None, None);
     }
 
-    /// Probes again before the next tick because nothing was heard.
+    /// Probes again before the next tick, because nothing was heard from the peer.
     fn insist(&mut self, now: Nanos) -> Option<LinkEvent> {
         self.insist_at = None;
         if !self.is_up() {

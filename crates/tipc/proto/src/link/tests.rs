@@ -1,4 +1,4 @@
-//! A link on its own; the tests act as the peer.
+//! Tests of a single link; each test acts as the peer.
 
 use super::*;
 use crate::drops::{DropCounters, DropReason};
@@ -25,12 +25,12 @@ fn config(own: u32, peer: u32) -> LinkConfig {
     }
 }
 
-/// Two ends that are not up yet.
+/// Two ends of a link that is not up yet.
 fn ends() -> (Link, Link) {
     (Link::new(START, config(1, 2), 100), Link::new(START, config(2, 1), 200))
 }
 
-/// All frames that an end sends now.
+/// Returns all frames that an end sends now.
 fn sent(link: &mut Link, now: Nanos) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     loop {
@@ -42,7 +42,7 @@ fn sent(link: &mut Link, now: Nanos) -> Vec<Vec<u8>> {
     }
 }
 
-/// Passes a frame to an end. Returns the link's event, and the reason for dropping the frame if it was dropped.
+/// Passes a frame to an end. Returns the link's event, and the reason if the frame was dropped.
 fn give(link: &mut Link, now: Nanos, frame: &[u8]) -> (Option<LinkEvent>, Option<DropReason>) {
     let view = View::parse(frame).unwrap();
     if view.user() == Some(User::LinkProtocol) {
@@ -68,7 +68,7 @@ fn talk(a: &mut Link, b: &mut Link, now: Nanos) {
     }
 }
 
-/// Two ends that are up and idle.
+/// Two ends of a link that is up and idle.
 fn up() -> (Link, Link) {
     let (mut a, mut b) = ends();
     talk(&mut a, &mut b, START);
@@ -87,7 +87,7 @@ fn message(number: u8) -> Packet {
     Packet::parse(out).unwrap()
 }
 
-/// Data packets that an end sends now, without link protocol messages.
+/// Returns the data packets that an end sends now, without link protocol messages.
 fn data(link: &mut Link, now: Nanos) -> Vec<Vec<u8>> {
     let mut frames = sent(link, now);
     frames.retain(|f| View::parse(f).unwrap().user() != Some(User::LinkProtocol));
@@ -125,7 +125,11 @@ fn a_packet_that_acknowledges_what_was_never_sent_is_of_an_earlier_session() {
     assert_eq!(View::parse(&late).unwrap().ack(), Seq(1));
     let (mut a, _b) = up();
     assert_eq!(give(&mut a, START, &late), (None, Some(DropReason::WrongSession)));
-    assert_eq!(a.acked(), Seq(0), "it has the next expected number");
+    assert_eq!(
+        a.acked(),
+        Seq(0),
+        "the packet has the next expected number, but must not be accepted"
+    );
 }
 
 #[test]
@@ -137,7 +141,7 @@ fn a_repeated_packet_is_acknowledged_again() {
         assert!(!b.has_output());
         give(&mut b, START, &packet);
     }
-    assert!(b.has_output(), "the acknowledgement that the peer missed is sent again");
+    assert!(b.has_output(), "the end must send the acknowledgement again that the peer missed");
     talk(&mut a, &mut b, START);
     assert!(a.is_acked(Seq(1)));
 }
@@ -219,7 +223,7 @@ fn a_packet_that_never_gets_through_ends_a_link_whose_peer_is_heard() {
     assert_eq!(event, Some(LinkEvent::Down(LinkDownReason::ResendFailed)));
     assert!(
         now.since(START) > Duration::from_millis(1500) * RESEND_TOLERANCES,
-        "it must not fail earlier"
+        "the link must not fail earlier"
     );
 }
 

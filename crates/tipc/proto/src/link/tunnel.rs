@@ -23,12 +23,12 @@ pub(crate) struct Remains {
     pub(super) reassembly: Reassembly,
 }
 
-/// A packet does not fit into the tunnel, and the far end cannot reassemble fragments in tunnels.
+/// Error: a packet does not fit into the tunnel, and the peer cannot reassemble fragments in tunnels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TooNarrow;
 
-/// A dummy message that is sent through a tunnel after all others, so that the peer can detect the end even if there
-/// are no others.
+/// A dummy message that is sent through a tunnel after all others. It lets the peer detect the end of the transfer even
+/// if there are no other messages.
 fn filler(own: NodeAddr, peer: NodeAddr, seq: Seq) -> Packet {
     let mut h = HeaderWords::new(User::Data(Importance::Low), 3, BASIC_HEADER_LEN);
     h.set(1, 25, 15, ErrorCode::NoPort.number());
@@ -57,12 +57,12 @@ impl Remains {
 }
 
 impl Link {
-    /// The queues of the link at the time it last went down, unless already taken.
+    /// The queues of the link as they were when the link last went down; `None` if they have already been taken.
     pub(crate) fn take_remains(&mut self) -> Option<Remains> {
         self.remains.take().map(|remains| *remains)
     }
 
-    /// Becomes silent until its traffic has been transferred over another link.
+    /// Makes the link silent until its traffic has been transferred over another link.
     pub(crate) fn begin_failover(&mut self, now: Nanos) {
         self.reset(now);
         (self.state, self.due, self.remains) = (LinkState::FailingOver, None, None);
@@ -86,8 +86,9 @@ impl Link {
         &mut self.reassembly
     }
 
-    /// Number of the last packet accepted for sending, sent or not. Queued packets are numbered in order of arrival and none is
-    /// inserted between them, so the number is already fixed, although further messages may be bundled into the last packet.
+    /// Number of the last packet accepted for sending, whether it has been sent or not. This number is already fixed:
+    /// queued packets are numbered in order of arrival, and none is inserted between them. Further messages may still
+    /// be bundled into the last packet.
     pub(crate) fn last_queued(&self) -> Seq {
         self.tx.next().add(self.backlog.len() as u16).prev()
     }
@@ -97,10 +98,10 @@ impl Link {
         self.tx.base().prev()
     }
 
-    /// Queues the first message of this link, which tells the peer how far ahead another link is: `acked` is the last
-    /// packet that the peer has acknowledged there, `point` the last one accepted for sending. If they differ, this
-    /// link sends nothing after that message until [`Link::open`], so that nothing sent here can overtake packets in
-    /// flight there.
+    /// Queues the first message of this link, which tells the peer how far the other link has progressed: `acked` is
+    /// the last packet that the peer has acknowledged there, and `point` the last one accepted for sending. If the two
+    /// differ, this link sends nothing more until [`Link::open`] is called, so that its packets cannot overtake those
+    /// in flight on the other link.
     pub(crate) fn synchronize(
         &mut self,
         (acked, point): (Seq, Seq),
@@ -129,15 +130,15 @@ impl Link {
         self.limit = point.after(acked).then(|| self.last_queued().next());
     }
 
-    /// Allows the packets held back since [`Link::synchronize`] to be sent.
+    /// Allows this link to send the packets held back since [`Link::synchronize`].
     pub(crate) const fn open(&mut self) {
         self.limit = None;
     }
 
     /// Sends the queued packets of another link through this one, each with its original number. If `ahead` is set,
-    /// they go before the packets held back since [`Link::synchronize`], because they are older; otherwise they go
-    /// after all queued packets, because they may be newer. Returns the sequence number that the last tunnelled packet
-    /// has on this link.
+    /// they are sent before the packets held back since [`Link::synchronize`], because they are older; otherwise after
+    /// all queued packets, because they may be newer. Returns the sequence number of the last tunnelled packet on this
+    /// link.
     pub(crate) fn carry(
         &mut self,
         remains: Remains,

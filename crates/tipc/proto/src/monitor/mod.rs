@@ -1,16 +1,17 @@
-//! The overlapping ring monitor of one medium: decides which links a node probes itself in a large cluster.
+//! The overlapping ring monitor of one medium: in a large cluster, it decides which links a node probes itself.
 //!
 //! All nodes form a ring, ordered by address. Each node monitors its domain: the nodes that follow it in the ring,
-//! about as many as the square root of the size of the cluster. It reports their state to all others in its STATE
-//! messages. It also monitors a head: the first node after its own domain that is up, whose domain covers the next
-//! nodes; then the first node after that domain that is up, as the next head; and so on around the ring. Nodes that a
-//! head reports as up need no probes from here; a node that its head reports as lost, or whose head was lost, is probed
-//! immediately and considered lost if it does not answer. A node therefore probes about twice the square root of the
-//! cluster's size instead of all nodes, and no node is considered lost only because another one reports it.
+//! about as many as the square root of the cluster's size. It reports their states to all other nodes in its STATE
+//! messages. Each node also monitors heads. Its first head is the first node after its own domain that is up; the
+//! domain of that head covers the next nodes. The next head is the first node after that domain that is up, and so on
+//! around the ring. This node does not probe the nodes that a head reports as up. If a head reports a node as lost, or
+//! is itself lost, this node immediately probes the nodes concerned and considers a node lost if it does not answer. A
+//! node therefore probes about twice the square root of the cluster's size instead of all nodes, and no node is
+//! considered lost only because another one reports it.
 //!
 //! The rules for domains and heads are those of Linux's net/tipc/monitor.c, so that kernels and this node can rely on
-//! each other. There are two deliberate differences: a node that its head reports as down although it is up here is
-//! monitored by this node, and no number of reports replaces a probe.
+//! each other. There are two deliberate differences. If a head reports a node as down that is up for this node, this
+//! node monitors it. And however many nodes report a node as lost, it is probed before it is considered lost.
 
 mod ring;
 
@@ -23,8 +24,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Minimum time between two assignments of roles, unless a node was lost: while a large cluster comes up, each change would cost a pass
-/// over all nodes.
+/// Minimum time between two assignments of roles, unless a node was lost. Each assignment costs a pass over all nodes,
+/// and while a large cluster comes up, nodes change all the time.
 const ROLES_KEPT: Duration = Duration::from_millis(50);
 
 /// How a link is monitored.
@@ -35,7 +36,7 @@ pub(crate) enum Watch {
     Direct,
     /// Monitored by another node.
     Indirect,
-    /// Monitored by this node, because the peer does not have the record of this node's domain yet.
+    /// Monitored by this node, because the peer has not yet acknowledged this node's domain record.
     Telling,
 }
 
@@ -84,7 +85,7 @@ pub(crate) struct Monitor {
     ring: Vec<Member>,
     /// This node's domain.
     domain: DomainRecord,
-    /// Up to this number of nodes, each node monitors all others.
+    /// Largest number of nodes on the medium, including this one, for which each node monitors all others.
     pub(crate) threshold: usize,
     table_generation: u32,
     /// Whether the roles must be reassigned immediately (true) or soon (false); `None` while they are up to date.
@@ -109,7 +110,7 @@ impl Monitor {
         }
     }
 
-    /// Number of nodes on the medium, including this one.
+    /// Number of nodes known on the medium, up or not, including this one.
     pub(crate) fn cluster_size(&self) -> usize {
         self.ring.len()
     }
@@ -131,7 +132,7 @@ impl Monitor {
         self.changed(false);
     }
 
-    /// Records that the link to a node is lost. Returns the nodes that the lost node monitored and that may have been
+    /// Records that the link to a node is lost. Returns the nodes that it monitored for this node, which may have been
     /// lost with it.
     pub(crate) fn peer_down(&mut self, addr: NodeAddr) -> Vec<NodeAddr> {
         let Ok(index) = self.place(addr) else { return Vec::new() };
@@ -167,7 +168,8 @@ impl Monitor {
         self.renew_domain();
     }
 
-    /// Handles a peer's record. Returns the nodes that the peer has just lost and that are still up here.
+    /// Handles a peer's domain record. Returns the nodes that the record newly reports as lost and that are still up
+    /// for this node.
     pub(crate) fn receive(&mut self, from: NodeAddr, record: DomainRecord) -> Vec<NodeAddr> {
         let Ok(index) = self.place(from) else { return Vec::new() };
         let member = &mut self.ring[index];
@@ -200,7 +202,7 @@ impl Monitor {
         lost
     }
 
-    /// Whether the node with this address is in the ring and considered up by this node. False for members of this
+    /// Whether the node with this address is in the ring and this node considers it up. False for members of this
     /// node's domain, because they are probed anyway.
     fn ring_has_up(&self, addr: NodeAddr) -> bool {
         let member = self.place(addr).map(|index| &self.ring[index]);
@@ -228,7 +230,7 @@ impl Monitor {
     }
 
     /// The record to send to a peer: the whole domain until the peer has acknowledged it, after that only the
-    /// generations. `None` in a small cluster.
+    /// generation numbers. `None` if the ring monitor is not active, as in a small cluster.
     pub(crate) fn record_for(&self, addr: NodeAddr) -> Option<DomainRecord> {
         if !self.is_active() {
             return None;
@@ -242,28 +244,29 @@ impl Monitor {
         Some(DomainRecord { acked, ..self.domain.clone() })
     }
 
-    /// Number of bytes held for the records of peers.
+    /// Number of bytes that the records of peers occupy.
     pub(crate) fn held_bytes(&self) -> usize {
         let records = self.ring.iter().filter(|m| m.record.is_some()).count();
         records * size_of::<DomainRecord>()
     }
 }
 
-/// How a node is monitored, for an operator.
+/// Report for an operator on how a node is monitored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MonitoredReport {
     /// The node; the first report is about this node itself.
     pub addr: NodeAddr,
     /// Whether the node is up.
     pub up: bool,
-    /// Whether this node probes that node: because it is in this node's domain, is a head, or is covered by no head.
+    /// Whether this node probes that node itself: because that node is in this node's domain, is a head, or is covered
+    /// by no head.
     pub direct: bool,
     /// Generation of the node's last domain record; 0 if it has sent none.
     pub generation: u16,
-    /// State (up or not) of each member in the longest prefix of the node's domain that agrees with this node's ring:
-    /// the same nodes, in the same order, as those that follow the node there.
+    /// The states (true: up) of those leading members of the node's domain record that agree with this node's ring: the
+    /// same nodes, in the same order, follow the node there.
     pub applied: Vec<bool>,
-    /// The remaining members of the node's domain, which come after that prefix, each with its state (up or not).
+    /// The remaining members of the node's domain record, each with its state (true: up).
     pub unapplied: Vec<(NodeAddr, bool)>,
 }
 

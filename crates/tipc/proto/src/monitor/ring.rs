@@ -1,11 +1,11 @@
-//! Assigns domains and heads.
+//! Assigns the roles of the ring monitor: which nodes are in this node's domain, and which are heads.
 
 use super::{Monitor, domain_len};
 use crate::wire::DomainRecord;
 
 impl Monitor {
-    /// Length of the longest prefix of a domain that agrees with this node's ring: the same nodes, in the same order,
-    /// as those that follow the domain's node there. `index` is the place of that node in the ring.
+    /// Number of leading members of a node's domain record that agree with this node's ring: the same nodes, in the
+    /// same order, follow the node there. `index` is the node's index in the ring.
     pub(super) fn applied(&self, index: usize) -> usize {
         let member = &self.ring[index];
         let record =

@@ -1,5 +1,5 @@
-//! The rules of the ring, without links: which nodes a node monitors and suspects, and that false records change
-//! nothing else.
+//! Tests of the ring's rules, without links: which nodes a node monitors and suspects, and that false records have no
+//! other effect.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -22,7 +22,8 @@ impl Cluster {
         cluster
     }
 
-    /// Every node sends its record to every other. Returns pairs of a node and a node that it now suspects.
+    /// Every node sends its record to every other. Returns a pair for each new suspicion: the node that suspects, and
+    /// the suspected node.
     fn tell(&mut self) -> Vec<(NodeAddr, NodeAddr)> {
         let mut suspects = Vec::new();
         for _ in 0..2 {
@@ -67,7 +68,11 @@ fn a_node_watches_about_two_roots_of_the_cluster_and_everybody_is_watched() {
         let mut watchers = alloc::vec![0; size as usize];
         for n in 0..size as usize {
             let watched = cluster.watched(n);
-            assert!(watched.len() as f64 <= 2.0 * root + 2.0, "{size}: {} watched", watched.len());
+            assert!(
+                watched.len() as f64 <= 2.0 * root + 2.0,
+                "in a cluster of {size} nodes, a node watches {} others",
+                watched.len()
+            );
             watched.iter().for_each(|a| watchers[(a.0 / 10 - 1) as usize] += 1);
         }
         assert!(watchers.iter().all(|n| *n >= domain_len(size as usize)), "{size}: {watchers:?}");
@@ -88,8 +93,11 @@ fn what_a_head_loses_is_suspected_by_all_others_and_watched_until_it_is_gone() {
         if own == gone || (190..250).contains(&own.0) {
             continue;
         }
-        assert!(suspects.contains(&(own, gone)), "{own} does not suspect it");
-        assert!(cluster.watched(n).contains(&gone), "{own} relies on a head that does not see it");
+        assert!(suspects.contains(&(own, gone)), "node {own} does not suspect the lost node");
+        assert!(
+            cluster.watched(n).contains(&gone),
+            "node {own} relies on a head that has lost the node"
+        );
     }
 }
 
@@ -114,7 +122,7 @@ fn lies_only_make_somebody_watched() {
     };
     let suspects = cluster.0[0].receive(liar, lie.clone());
     assert!(!suspects.contains(&NodeAddr(10)), "a node must not probe itself");
-    assert_eq!(suspects.len(), 49 - 1 - 6, "all but this node and its domain");
+    assert_eq!(suspects.len(), 49 - 1 - 6, "all nodes except this one and those in its domain");
     assert!(before.iter().all(|a| cluster.0[0].ring[cluster.0[0].place(*a).unwrap()].up));
     // A repeated report has no effect, and unknown members are ignored.
     lie.generation = Seq(1_001);
@@ -122,7 +130,10 @@ fn lies_only_make_somebody_watched() {
     lie.generation = Seq(1_002);
     lie.members = (1..=64).map(|n| NodeAddr(n * 7919)).collect();
     assert_eq!(cluster.0[0].receive(liar, lie), []);
-    assert!(cluster.watched(0).len() <= before.len() + 8, "its domain no longer covers anything");
+    assert!(
+        cluster.watched(0).len() <= before.len() + 8,
+        "without the head's domain, at most 8 more nodes are watched"
+    );
     assert_eq!(cluster.0[0].receive(NodeAddr(5), DomainRecord::default()), [], "an unknown node");
 }
 

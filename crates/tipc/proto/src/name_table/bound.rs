@@ -1,4 +1,4 @@
-//! The sockets bound to one exact range: a single one, or a rotation.
+//! The sockets bound to one exact range: a single socket, or a rotation of several.
 
 use super::rotation::{Rotation, Rotations};
 use crate::addr::{NodeAddr, Port, Scope, SocketAddr};

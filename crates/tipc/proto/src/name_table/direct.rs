@@ -1,8 +1,9 @@
-//! Direct access to the sockets of single-instance names, which most lookups ask for.
+//! Direct access to the sockets of single-instance names, which most lookups request.
 //!
-//! The cost of a lookup among a million names is waiting for memory, so this path reads a single cache line: the slot selected by the hash of the
-//! name holds the only socket itself, or the number of the rotation. The table is split into shards that grow separately, so that no single binding has
-//! to wait until a million others have been moved. The hash is keyed because peers choose the names.
+//! Among a million names, a lookup spends most of its time waiting for memory, so this path reads a single cache line:
+//! the slot that the name's hash selects contains the name's only socket, or the number of its rotation. The table is
+//! split into shards that grow separately, so that no single binding has to wait until a million others have been
+//! moved. The hash is keyed because peers choose the names.
 
 use crate::addr::{NodeAddr, Port, SocketAddr};
 use alloc::boxed::Box;
@@ -28,11 +29,12 @@ struct Slot {
     socket: SocketAddr,
 }
 
-/// A node address that marks a rotation. A socket of a node that really has this address is only found through the tree.
+/// A node address that indicates a rotation instead of a socket. If a node really has this address, its sockets are
+/// found only through the tree.
 const ROTATION: NodeAddr = NodeAddr(u32::MAX);
 
-/// Marks a free slot. The name that corresponds to this value, service type 2^32 - 1 with instance 2^32 - 1, can only
-/// be found through the tree.
+/// Value of `point` in a free slot. The name that corresponds to this value, service type 2^32 - 1 with instance 2^32 -
+/// 1, is found only through the tree.
 const FREE: u64 = u64::MAX;
 
 #[derive(Clone, Debug, Default)]
@@ -80,7 +82,7 @@ impl Shard {
         }
     }
 
-    /// Frees a slot. Entries after it that were stored there only because the slot was taken move back to fill it.
+    /// Frees a slot. A later entry that was stored further on only because this slot was occupied moves back.
     fn free(&mut self, key: u64, mut hole: usize) {
         let mask = self.slots.len() - 1;
         let mut at = hole;

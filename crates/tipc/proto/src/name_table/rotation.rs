@@ -1,8 +1,9 @@
 //! A rotation: the sockets that share one exact range, used in round-robin order.
 //!
-//! Nearly all rotations are small. These keep their members in a contiguous vector and the answers to the next few lookups in the rotation itself,
-//! so that a lookup waits for memory only once; only one lookup in several reads the members, to refill those answers, and its result does
-//! not depend on that read. Large rotations are trees, in which no change visits all members.
+//! Nearly all rotations are small. A small rotation stores its members in a contiguous vector, and prepared answers to
+//! the next few lookups in the rotation itself, so that a lookup waits for memory only once. Only one lookup in several
+//! reads the members, to prepare new answers, and does not have to wait for the result. Large rotations are trees, in
+//! which no change visits all members.
 
 use super::bound::Member;
 use crate::addr::{NodeAddr, SocketAddr};
@@ -13,19 +14,20 @@ use alloc::vec::Vec;
 /// Maximum number of members of a small rotation.
 const SMALL_MAX: usize = 64;
 
-/// Number of prepared answers: as many as fit into a cache line with the rest of the struct.
+/// Number of prepared answers: as many as fit into a cache line together with the rest of the struct.
 const HAND: usize = 4;
 
-/// Members by serial number, which counts up: the table gives the next one to each binding that is added. The struct
-/// itself fills one cache line.
+/// The members in the order of their serial numbers. The table assigns increasing serial numbers to new bindings. The
+/// struct itself fills one cache line.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Rotation {
-    /// From `given` on, the sockets of the next member and of those after it. Meaningless if there are no members, and in a large rotation.
+    /// The prepared answers: from index `given` on, the sockets of the next member and of those that follow it.
+    /// Meaningless in a large rotation, and if there are no members.
     hand: [SocketAddr; HAND],
     members: Members,
-    /// Index of the next member. After the youngest member was removed, this may equal the number of members: the next
-    /// member is then the one that is added next, or, if a lookup comes first, the oldest one.
+    /// Index of the next member in a small rotation. After the youngest member was removed, this may equal the number
+    /// of members: the next member is then the one that is added next or, if a lookup comes first, the oldest member.
     turn: u8,
     /// How many of the prepared answers have been used; never all of them.
     given: u8,
@@ -44,8 +46,8 @@ impl Default for Members {
     }
 }
 
-/// Index of the member that follows the one at `turn` among `len` members. The youngest member (at the end) is followed
-/// by the oldest one (at 0), even if another member is added before the next lookup.
+/// Index of the member that follows the one at `turn`, among `len` members. The youngest member (at the end) is
+/// followed by the oldest one (at 0), even if another member is added before the next lookup.
 const fn after(turn: usize, len: usize) -> usize {
     // An index past the end stands for the oldest member.
     let after = if turn < len { turn + 1 } else { 1 };
@@ -56,7 +58,7 @@ const fn after(turn: usize, len: usize) -> usize {
 struct Large {
     members: BTreeMap<u64, Member>,
     of_node: BTreeSet<(NodeAddr, u64)>,
-    /// The next member is the first one with this serial number or a higher one; if there is none, the oldest member.
+    /// The next member is the first one whose serial number is at least this; if there is none, the oldest member.
     turn: u64,
 }
 
@@ -113,7 +115,8 @@ impl Rotation {
         self.members = Members::Large(Box::new(large));
     }
 
-    /// Makes the member at this index the next one and prepares the answers from there on. Does nothing in a large rotation.
+    /// Makes the member at this index the next one, and prepares the answers from there on. In a large rotation,
+    /// prepares nothing.
     #[inline]
     fn pass_to(&mut self, at: u8) {
         (self.turn, self.given) = (at, 0);
@@ -246,7 +249,8 @@ mod tests {
     }
 
     proptest! {
-        /// The rules of a large rotation are the model: a small one must behave the same, and the conversion must not change the order.
+        /// A large rotation serves as the model: a small one must behave the same, and the conversion must not change
+        /// the order.
         #[test]
         fn small_and_large_rotations_take_the_same_turns(
             first in 0u32..90,

@@ -1,4 +1,4 @@
-//! Round robin, counts, loss of nodes, and comparison with a linear search over all bindings.
+//! Tests of round robin, counts and the loss of nodes, and a comparison with a linear search over all bindings.
 
 use super::*;
 use crate::addr::Port;
@@ -41,7 +41,7 @@ fn a_lost_node_takes_its_bindings_along() {
     );
     assert!(
         table.is_empty() && table.ranges.is_empty() && table.by_node.is_empty(),
-        "nothing is left behind"
+        "an empty table must contain nothing"
     );
 }
 
@@ -119,7 +119,8 @@ proptest! {
         prop_assert_eq!(got, best);
     }
 
-    /// Looks up ranges, single names, and names inside wider ranges that take precedence, for one node or for any.
+    /// Looks up ranges, single names, and names within wider ranges that take precedence over them; for one node and
+    /// for any.
     #[test]
     fn a_lookup_finds_the_lowest_range_and_all_of_its_sockets_in_turn(
         names in prop::collection::vec((0u32..12, 0u32..2, 0u32..4), 1..60),

@@ -13,7 +13,7 @@ use crate::wire::{Capabilities, Discovery, InterfaceName, User, View};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Description of a bearer.
+/// Report on a bearer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BearerReport {
     /// Number of the bearer.
@@ -30,13 +30,13 @@ pub struct BearerReport {
     pub priority: u8,
     /// Default maximum send window of the bearer's links, in packets.
     pub window_max: u16,
-    /// Whether the medium can send one frame to all stations.
+    /// Whether one frame can reach all stations on the medium.
     pub broadcasts: bool,
-    /// Removed stations, whose discovery messages are ignored.
+    /// Addresses of the stations that an operator has removed from the bearer; their discovery messages are ignored.
     pub removed: Vec<MediaAddr>,
 }
 
-/// Message and byte counts, without headers.
+/// A number of messages and of their payload bytes, without headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
     /// Number of messages.
@@ -146,7 +146,7 @@ impl Node {
         self.cfg.announced()
     }
 
-    /// The node's own bindings, including those of the topology service and those that represent links.
+    /// The node's own bindings, including that of the topology service and those that represent links.
     pub fn own_bindings(&self) -> Vec<Binding> {
         self.names.of_node(self.own()).map(|(_, binding)| binding).collect()
     }
@@ -183,12 +183,12 @@ impl Node {
         Ok(())
     }
 
-    /// How multicasts are sent if the socket does not choose a method.
+    /// How multicasts of sockets that do not choose a method are sent.
     pub const fn multicasts(&self) -> MulticastPolicy {
         self.cfg.multicasts
     }
 
-    /// Sets the method of subsequent multicasts if the socket does not choose one.
+    /// Sets how further multicasts of sockets that do not choose a method are sent.
     pub const fn set_multicasts(&mut self, policy: MulticastPolicy) {
         self.cfg.multicasts = policy;
     }
@@ -243,7 +243,7 @@ impl Node {
         Ok(())
     }
 
-    /// Takes down the links over a bearer to one station after notifying the peer, and ignores the station's discovery
+    /// Takes down the links over a bearer to one station, notifies the peer, and ignores the station's discovery
     /// messages from now on.
     ///
     /// # Errors
@@ -265,8 +265,8 @@ impl Node {
         bearer.is_some_and(|b| b.removed.contains(station))
     }
 
-    /// Returns the sender's address on the medium for a frame that arrived on a bearer: as stated in the frame if it is
-    /// a discovery message, otherwise as known from discovery. `None` if the sender is unknown.
+    /// Returns the media address of the sender of a frame that arrived on a bearer. A discovery message contains the
+    /// address; for any other frame, it is known from discovery. `None` if the sender is unknown.
     pub fn station_of(&self, bearer: BearerId, frame: &[u8]) -> Option<MediaAddr> {
         let view = View::parse(frame).ok()?;
         if view.user() == Some(User::LinkConfig) {
@@ -275,8 +275,8 @@ impl Node {
         Some(self.peers.get(&view.prev_node())?.link(bearer)?.media)
     }
 
-    /// Sends a discovery request on a bearer immediately to reach a newly added station, which is no longer
-    /// ignored if it had been removed.
+    /// Immediately sends a discovery request on a bearer to reach a newly added station. If the station had been
+    /// removed, its discovery messages are no longer ignored.
     pub fn meet(&mut self, now: Nanos, bearer: BearerId, station: MediaAddr) {
         if let Some(Some(bearer)) = self.bearers.get_mut(usize::from(bearer.0)) {
             bearer.removed.remove(&station);

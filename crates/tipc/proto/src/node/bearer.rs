@@ -1,4 +1,4 @@
-//! The node's bearers, its attachments to media.
+//! The node's bearers: its attachments to media.
 
 use super::{Address, Node};
 use crate::addr::{BearerId, MediaAddr, NodeId};
@@ -21,8 +21,9 @@ pub struct BearerConfig {
     pub addr: MediaAddr,
     /// Largest TIPC packet that the medium carries, in bytes.
     pub mtu: usize,
-    /// Largest TIPC packet that the medium carries whole, in bytes, by default `mtu`. Larger ones are divided, like UDP
-    /// datagrams that travel as IP fragments; if too many of these are lost, links limit their packets to this size.
+    /// Largest TIPC packet that the medium carries whole, in bytes; by default `mtu`. Larger packets are divided, like
+    /// UDP datagrams that travel as IP fragments. If too many divided packets are lost, links limit their packets to
+    /// this size.
     pub whole_max: usize,
     /// Maximum send window of the bearer's links, in packets; `None` for the medium's default.
     pub window_max: Option<u16>,
@@ -30,8 +31,8 @@ pub struct BearerConfig {
     pub tolerance: Duration,
     /// Priority of the bearer's links, 1 to 31.
     pub priority: u8,
-    /// Whether one frame can reach all stations. False for a medium that needs a copy for each, on which multicasts are sent only to
-    /// the nodes that need them.
+    /// Whether one frame can reach all stations. If false, the medium needs a copy for each station, and multicasts are
+    /// sent only to the nodes that need them.
     pub broadcasts: bool,
 }
 
@@ -107,8 +108,8 @@ impl Bearer {
 }
 
 impl Node {
-    /// Attaches the node to a medium. Discovery starts immediately; with the first bearer, so does the address trial, unless the
-    /// address is fixed.
+    /// Attaches the node to a medium. Discovery starts immediately. With the first bearer, the address trial starts,
+    /// too, unless the configuration contains a fixed address.
     ///
     /// # Errors
     /// [`BearerError`] gives the reason.
@@ -163,7 +164,7 @@ impl Node {
         Ok(())
     }
 
-    /// Limits broadcasts to the smallest packets of all bearers and links.
+    /// Limits broadcast packets to the smallest packet size of all bearers and links.
     pub(super) fn bound_broadcasts(&mut self) {
         let bearers = self.bearers.iter().flatten().map(|b| b.cfg.mtu);
         let links = self.peers.values().flat_map(|peer| peer.links.iter().flatten());

@@ -1,4 +1,4 @@
-//! Links that come up or go down, and the consequences for contact with their node.
+//! Handles links that come up or go down, and the consequences for contact with the peer.
 
 use super::peer::{Contact, Peer};
 use super::tunnel::Opening;
@@ -13,7 +13,7 @@ use crate::wire::Capabilities;
 use alloc::vec::Vec;
 
 impl Node {
-    /// Handles the consequences of a link event.
+    /// Handles an event that a link has reported; does nothing for `None`.
     pub(super) fn link_event(
         &mut self,
         now: Nanos,
@@ -57,8 +57,8 @@ impl Node {
         }
     }
 
-    /// Synchronises a second link that has come up: the traffic that it takes over must not overtake the packets in
-    /// flight on the first one.
+    /// Synchronises a second link that has come up: the traffic that moves to it must not overtake the packets in
+    /// flight on the first link.
     fn synchronize(&mut self, addr: NodeAddr, bearer: BearerId) {
         let Some(peer) = self.peers.get_mut(&addr) else { return };
         let Some(behind) = peer.other(bearer) else { return };
@@ -82,7 +82,7 @@ impl Node {
         }
     }
 
-    /// Reports that a link went down.
+    /// Reports to the caller, to subscribers and to the ring monitor that a link went down.
     fn link_lost(&mut self, now: Nanos, addr: NodeAddr, bearer: BearerId, reason: LinkDownReason) {
         let Some(over) = self.peers.get(&addr).and_then(|p| p.link(bearer)) else { return };
         let peer_bearer = over.link.peer_bearer();
@@ -97,8 +97,8 @@ impl Node {
         self.monitor_lost(now, addr, bearer);
     }
 
-    /// Takes all links to a peer down at the same time, because their traffic can no longer be trusted, or their queue is lost. Contact is
-    /// then re-established from scratch.
+    /// Takes all links to a peer down at the same time, because the two ends no longer agree on their traffic, or a
+    /// queue has overflowed. Contact is then re-established from scratch.
     pub(super) fn lose_peer(&mut self, now: Nanos, addr: NodeAddr, reason: LinkDownReason) {
         let Some(peer) = self.peers.get_mut(&addr).filter(|p| p.is_up()) else { return };
         for bearer in peer.bearers() {
@@ -116,7 +116,8 @@ impl Node {
         self.touch(addr);
     }
 
-    /// Ends contact when no link is left. `last` is the link that went down last, which has already been reset.
+    /// Ends contact with a peer to which no link is up any more. `last` is the link that went down last, if it has
+    /// already been reset.
     fn contact_lost(
         &mut self,
         now: Nanos,
@@ -159,8 +160,9 @@ impl Node {
         }
     }
 
-    /// Reports that a medium is temporarily unavailable: its links go down immediately instead of after their tolerance, and their traffic
-    /// continues over others. The bearer remains, and its links come up again when frames arrive.
+    /// Tells the node that a medium is temporarily unavailable. Its links go down immediately instead of after their
+    /// tolerance, and their traffic continues over other links. The bearer remains, and its links come up again when
+    /// frames arrive.
     pub fn medium_lost(&mut self, now: Nanos, bearer: BearerId) {
         let addrs: Vec<_> =
             self.peers.iter().filter(|(_, p)| p.is_link_up(bearer)).map(|(a, _)| *a).collect();
@@ -172,7 +174,7 @@ impl Node {
         }
     }
 
-    /// Reports that a medium is available again: discovery starts immediately, and known peers are contacted.
+    /// Tells the node that a medium is available again. Discovery starts immediately, and known peers are contacted.
     pub fn medium_back(&mut self, now: Nanos, bearer: BearerId) {
         let Some(Some(back)) = self.bearers.get_mut(usize::from(bearer.0)) else { return };
         (back.discover_at, back.discover_interval) = (now, DISCOVERY_FIRST);
@@ -187,8 +189,8 @@ impl Node {
         self.discover(now);
     }
 
-    /// Takes down every link on a bearer, or only those to one station. Peers with another link continue over it; others are notified and
-    /// forgotten.
+    /// Takes down every link on a bearer, or only those to one station. A peer with another link continues over it; any
+    /// other peer is notified and forgotten.
     pub(super) fn stop_links(&mut self, now: Nanos, bearer: BearerId, station: Option<MediaAddr>) {
         let meant = |p: &Peer| p.link(bearer).is_some_and(|l| station.is_none_or(|s| s == l.media));
         let addrs: Vec<_> = self.peers.iter().filter(|(_, p)| meant(p)).map(|(a, _)| *a).collect();
@@ -217,7 +219,7 @@ impl Node {
         }
     }
 
-    /// Ends all contacts in an orderly way: peers are notified immediately instead of waiting for their tolerance.
+    /// Ends all contacts in an orderly way: peers are notified, so that they do not have to wait for their tolerance.
     pub fn stop(&mut self, now: Nanos) {
         let addrs: Vec<NodeAddr> = self.peers.keys().copied().collect();
         for addr in addrs {

@@ -1,4 +1,4 @@
-//! Messages that arrive at sockets: delivers, answers or returns them.
+//! Delivers messages that arrive at sockets, answers them, or returns them to their senders.
 
 use super::reject::RETURNED_BYTES;
 use super::send::plain;
@@ -15,8 +15,8 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The message that ends a connection at `port`, as if sent by `peer`. `unread` is the payload of a message that `peer`
-/// did not read; it is returned with the end.
+/// Builds the message that ends a connection at `port`, as if sent by `peer`. `unread` is the payload of a message that
+/// `peer` did not read; the end of the connection returns it.
 pub(super) fn connection_end(
     port: Port,
     peer: SocketAddr,
@@ -38,8 +38,8 @@ enum Verdict {
 }
 
 impl Node {
-    /// Delivers a data message to a socket of this node. If the message is to be queued unchanged, returns the port and
-    /// leaves the queuing to the caller.
+    /// Delivers a data message to the sockets of this node. If a single socket must queue the message unchanged,
+    /// returns its port, and the caller queues the message.
     pub(super) fn deliver(
         &mut self,
         now: Nanos,
@@ -73,7 +73,8 @@ impl Node {
         None
     }
 
-    /// Delivers one socket's copy of a multicast, in order if its sender is switching between broadcast and replicast.
+    /// Delivers a multicast to one of its sockets. While the sender is switching between broadcast and replicast, the
+    /// multicast may be held back to keep the order.
     fn deliver_multicast(
         &mut self,
         now: Nanos,
@@ -113,7 +114,8 @@ impl Node {
         }
     }
 
-    /// Releases the multicasts from a lost node that are held back until earlier ones from that node arrive.
+    /// Releases the multicasts from a lost node that were held back until earlier ones from that node arrive, which is
+    /// no longer possible.
     pub(super) fn release_held(&mut self, now: Nanos, node: NodeAddr) {
         let held: Vec<(Port, Vec<Packet>)> = self
             .sockets
@@ -126,8 +128,8 @@ impl Node {
         }
     }
 
-    /// Looks the name of a message up again and forwards the message, because the port that the sender chose no longer
-    /// exists or the sender left the choice to this node.
+    /// Looks the name of a message up again and forwards the message: either the port that the sender chose no longer
+    /// exists, or the sender left the choice to this node.
     fn look_up_again(
         &mut self,
         now: Nanos,
@@ -175,8 +177,8 @@ impl Node {
         }
     }
 
-    /// Whether a message must be queued for the socket's reader. Otherwise it has been handled: consumed, refused or
-    /// dropped.
+    /// Whether the caller must queue a message for the socket's reader. If not, it has already been handled: consumed,
+    /// refused or dropped.
     fn admits(
         &mut self,
         now: Nanos,
@@ -277,7 +279,7 @@ impl Node {
         }
     }
 
-    /// Ends a socket's connection; `end` becomes the last item in its receive queue.
+    /// Ends a socket's connection. `end` becomes the last item in the socket's receive queue.
     pub(super) fn disconnect(&mut self, port: Port, end: Packet) {
         let Some(socket) = self.sockets.get_mut(&port) else { return };
         let state = core::mem::replace(&mut socket.state, SocketState::Disconnected);
@@ -286,7 +288,8 @@ impl Node {
         self.socket_changed(port);
     }
 
-    /// Handles a connection request that was returned.
+    /// Handles a connection request of this socket that was returned with this error: repeats it later if the listener
+    /// was full, otherwise reports that it was refused.
     fn request_failed(&mut self, now: Nanos, port: Port, error: ErrorCode) {
         let random = self.rng.next_u32();
         let Some(socket) = self.sockets.get_mut(&port) else { return };

@@ -18,7 +18,7 @@ use crate::wire::{Discovery, DiscoveryKind};
 use alloc::vec::Vec;
 
 impl Node {
-    /// Sends the discovery messages that are due and ends an address trial that has run its time.
+    /// Sends the discovery messages that are due, and ends the address trial if its time is over.
     pub(super) fn discover(&mut self, now: Nanos) {
         if let Address::Trial { candidate, until } = self.address
             && until <= now
@@ -59,7 +59,7 @@ impl Node {
         }
     }
 
-    /// Restarts frequent discovery because the last neighbour was lost.
+    /// Makes discovery messages frequent again, because the last neighbour was lost.
     pub(super) fn discover_afresh(&mut self, now: Nanos) {
         for bearer in self.bearers.iter_mut().flatten() {
             (bearer.discover_at, bearer.discover_interval) =
@@ -164,7 +164,7 @@ impl Node {
         }
     }
 
-    /// Handles the address trial of another node: refuses the address if it is ours or a third node's.
+    /// Handles the address trial of another node: refuses the address if this node or a third node has it.
     fn handle_trial(&mut self, bearer: BearerId, m: &Discovery) {
         let ours = match self.address {
             Address::Own(addr) | Address::Trial { candidate: addr, .. } => addr,
@@ -186,7 +186,7 @@ impl Node {
         self.send_discovery(bearer, dest, DiscoveryKind::TrialFail { suggested }, m.sender);
     }
 
-    /// Handles the refusal of our trial address: takes the suggestion and starts again.
+    /// Handles the refusal of our trial address: adopts the suggested address and starts the trial again.
     fn handle_trial_fail(
         &mut self,
         now: Nanos,
@@ -245,7 +245,8 @@ impl Node {
         Ok(())
     }
 
-    /// Records the information in a neighbour's discovery message. Returns whether to answer it.
+    /// Records the information in a neighbour's discovery message. Returns whether the caller must answer it if it is a
+    /// request.
     fn admit_neighbour(
         &mut self,
         now: Nanos,
@@ -297,8 +298,8 @@ impl Node {
         Ok(true)
     }
 
-    /// Handles a node that was known under another address before: forgets the peer with that address, unless there is
-    /// still contact with that peer.
+    /// Handles a node that was known under another address before: forgets the peer with that address. Fails if there
+    /// is still contact with that peer.
     fn drop_former_address(&mut self, m: &Discovery) -> Result<(), DropReason> {
         // One search per neighbour is enough: in a large cluster, most messages come from known neighbours.
         if self.peers.get(&m.sender).is_some_and(|p| p.id == m.id) {
@@ -315,7 +316,7 @@ impl Node {
         }
     }
 
-    /// Creates a new link that replaces the one on this bearer, which is not up.
+    /// Creates a link to the sender of a discovery message. It replaces any link on this bearer, which must not be up.
     fn add_link(&mut self, now: Nanos, bearer: BearerId, m: &Discovery) -> Result<(), DropReason> {
         let Some(Some(b)) = self.bearers.get(usize::from(bearer.0)) else {
             return Err(DropReason::NoBearer);

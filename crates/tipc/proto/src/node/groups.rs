@@ -1,4 +1,4 @@
-//! Communication groups: connects a socket's membership with names, links and the application.
+//! Communication groups: connects a socket's membership with the name table, the links and the application.
 
 use super::names::BindError;
 use super::send::plain;
@@ -23,7 +23,8 @@ impl From<Refusal> for SocketError {
 }
 
 impl Node {
-    /// Makes a socket a member of a group. The other members are notified by its binding and answer with JOIN.
+    /// Makes a socket a member of a group. The other members learn of the new member from its binding and answer with
+    /// JOIN.
     ///
     /// # Errors
     /// [`SocketError::Access`] for a reserved type or if the socket is already a member, and the errors of
@@ -66,8 +67,8 @@ impl Node {
         Ok(())
     }
 
-    /// Ends a socket's membership: messages sent before are still delivered, then the other members are notified that
-    /// it has left.
+    /// Ends a socket's membership. The other members still receive the messages sent before; then they are notified
+    /// that the socket has left.
     ///
     /// # Errors
     /// [`SocketError::Invalid`] if it is not a member.
@@ -95,8 +96,8 @@ impl Node {
         }
     }
 
-    /// Handles a change of a binding, which concerns each group of that service type in which sockets of this node are
-    /// members.
+    /// Handles the publication or withdrawal of a binding. It concerns the groups of that service type in which sockets
+    /// of this node are members.
     pub(super) fn group_news(&mut self, published: bool, binding: &Binding) {
         let Some(ports) = self.groups.get(&binding.range.service) else { return };
         for port in ports.clone() {
@@ -185,8 +186,8 @@ impl Node {
         }
     }
 
-    /// Makes the member at this port send LEAVE to those members that have blocked its broadcasts for longer than its
-    /// `group_patience`.
+    /// Makes the member at this port send LEAVE to those members that have blocked its broadcasts for longer than the
+    /// socket's `group_patience`.
     pub(super) fn group_timeout(&mut self, now: Nanos, port: Port) {
         let Some(socket) = self.sockets.get_mut(&port) else { return };
         let (Some(group), Some(patience)) = (&mut socket.group, socket.options.group_patience)
@@ -210,7 +211,7 @@ impl Node {
         self.apply(port, out);
     }
 
-    /// Carries out the actions that result from a group's input.
+    /// Carries out the actions that a group has decided for this port.
     fn apply(&mut self, port: Port, out: Outcome) {
         let orig = SocketAddr { port, node: self.own() };
         for (dest, kind) in out.send {
@@ -246,8 +247,8 @@ impl Node {
         }
     }
 
-    /// Sends a member's message: to all, to those with an instance, to one with an instance in round-robin order, or to
-    /// one socket.
+    /// Sends a member's message to all members, to all members with an instance, to one member with an instance (in
+    /// round-robin order), or to one socket.
     pub(super) fn send_group(
         &mut self,
         now: Nanos,

@@ -1,4 +1,5 @@
-//! Messages and connection requests by value, for a caller that passes them on to other processes and may get them back unread.
+//! Messages and connection requests by value, for a caller that passes them on to other processes. If the other process
+//! does not read a message, the caller can give it back.
 
 use super::Node;
 use crate::addr::{Port, ServiceRange, SocketAddr};
@@ -24,18 +25,18 @@ pub struct Incoming<'a> {
     pub from: SocketAddr,
     /// The service that was addressed or, for a connection, the service through which the connection was made.
     pub service: Option<ServiceRange>,
-    /// [`ErrorCode::Ok`] for received data; otherwise why this message, which we had sent, was returned, or how the
-    /// connection ended.
+    /// [`ErrorCode::Ok`] for received data. Any other code says why this message, which we had sent, was returned, or
+    /// how the connection ended.
     pub error: ErrorCode,
     /// The payload, possibly cut in a returned message.
     pub payload: &'a [u8],
-    /// The sending member if the message was received in a group. Membership events have no payload.
+    /// The sending member if the message was received in a group. A membership event also has a source, but no payload.
     pub group: Option<GroupSource>,
 }
 
 impl Taken {
-    /// Describes the message for the application: data, a returned message, the end of a connection, or a member that
-    /// has joined or left.
+    /// Describes the message as the application sees it: data, a returned message, the end of a connection, or a member
+    /// that has joined or left.
     pub fn incoming(&self) -> Incoming<'_> {
         let nothing = Incoming {
             from: self.member.map_or_else(SocketAddr::default, |(from, _)| from),
@@ -69,12 +70,13 @@ impl Taken {
         self.message.as_ref().map_or(&[], |message| message.view().data())
     }
 
-    /// Length of the message in bytes.
+    /// Length of the message in bytes, including its header; 0 for a membership event.
     pub fn size(&self) -> usize {
         self.message.as_ref().map_or(0, Packet::size)
     }
 
-    /// Whether [`Node::give_back`] would return the message to its sender, as the sender requested.
+    /// Whether [`Node::give_back`] would return the message to its sender: if the sender has requested this, and the
+    /// message was not itself returned.
     pub fn is_returnable(&self) -> bool {
         self.message
             .as_ref()
@@ -123,7 +125,7 @@ impl Node {
         Ok(taken)
     }
 
-    /// Returns an unread message to its sender, if the sender allows it.
+    /// Returns an unread message to its sender, if the sender has requested this. Otherwise the message is dropped.
     pub fn give_back(&mut self, now: Nanos, taken: &Taken) {
         if let Some(view) = taken.message.as_ref().map(Packet::view) {
             self.return_message(view.prev_node(), &view, ErrorCode::NoPort);
@@ -167,12 +169,12 @@ impl Node {
         self.run_local(now);
     }
 
-    /// Checks whether a message sent by this socket now would have a receiver, as far as this node knows. A group member sends within its
-    /// group; without a destination it sends to all members.
+    /// Checks whether a message that this socket sends now would have a receiver, as far as this node knows. A group
+    /// member sends within its group; if it gives no destination, it sends to all members.
     ///
     /// # Errors
-    /// [`SocketError::Unreachable`]; [`SocketError::Invalid`] for a range whose bounds are out of order, or without a destination outside
-    /// a group.
+    /// [`SocketError::Unreachable`] if there is no receiver; [`SocketError::Invalid`] for a range whose bounds are out
+    /// of order, or if a socket that is in no group gives no destination.
     pub fn check_destination_for(
         &self,
         port: Port,

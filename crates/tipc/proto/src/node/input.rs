@@ -1,8 +1,8 @@
-//! Incoming frames and timeouts.
+//! Handles incoming frames and timeouts.
 //!
-//! A frame is checked once, in `receive`. A sequenced packet then goes to its link, which puts it in order (`handle_sequenced`), past
-//! the hold of a second link to the same peer (`hold_back`), to the link's reassembly (`assemble`), and as a whole message to
-//! `handle_message`.
+//! `receive` checks each frame once. A sequenced packet then passes these stages: its link puts it in order
+//! (`handle_sequenced`); it waits if it must not overtake packets on another link to the same peer (`hold_back`); the
+//! link's reassembly completes a message (`assemble`); and `handle_message` handles the whole message.
 
 use super::Node;
 use super::peer::Contact;
@@ -19,8 +19,8 @@ use crate::wire::{
 use alloc::vec::Vec;
 
 impl Node {
-    /// Handles a frame received on a bearer. Its source address on the medium is irrelevant: the protocol relies on the
-    /// address announced in discovery.
+    /// Handles a frame received on a bearer. The frame's source address on the medium does not matter: the protocol
+    /// relies on the address announced in discovery.
     pub fn handle_frame(&mut self, now: Nanos, bearer: BearerId, frame: &[u8]) {
         if let Err(reason) = self.receive(now, bearer, frame) {
             self.drops.count(reason);
@@ -176,7 +176,8 @@ impl Node {
         Ok(())
     }
 
-    /// Processes packets of a link in order: the received one, if it is the next, and those that waited for it.
+    /// Processes packets of a link in order: the received packet, if it is the next one, and the packets that waited
+    /// for it.
     fn take_packets(
         &mut self,
         now: Nanos,
@@ -208,8 +209,8 @@ impl Node {
         }
     }
 
-    /// Delivers the messages completed by the next packet of the link on `bearer`. That may be a failed link, whose
-    /// packets arrive through the surviving one.
+    /// Delivers the messages that the next packet of the link on `bearer` completes. That link may have failed; its
+    /// packets then arrive through the surviving link.
     pub(super) fn assemble(
         &mut self,
         now: Nanos,
@@ -259,7 +260,7 @@ impl Node {
         }
     }
 
-    /// Handles everything that is due.
+    /// Handles all timers that have expired.
     pub fn handle_timeout(&mut self, now: Nanos) {
         self.discover(now);
         if self.bcast.handle_timeout(now) {
@@ -288,8 +289,8 @@ impl Node {
         self.run_local(now);
     }
 
-    /// Returns why the oldest broadcast that a peer lacks has not arrived although its links are up; `None` if it has
-    /// not been missing for too long.
+    /// If a peer has lacked a broadcast for too long although its links are up, returns the reason to report for the
+    /// loss of contact; otherwise `None`.
     fn broadcast_stuck(&self, now: Nanos, peer: &super::Peer) -> Option<LinkDownReason> {
         let links = || peer.links.iter().flatten().map(|over| &over.link);
         let tolerance = links().map(Link::tolerance).max()?;

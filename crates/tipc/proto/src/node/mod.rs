@@ -48,7 +48,7 @@ use bearer::Bearer;
 use peer::Peer;
 use topology::Topology;
 
-/// Capabilities that this node announces: all that it supports, which are all that exist.
+/// Capabilities that this node announces: all those that Linux 6.1 announces.
 pub const CAPABILITIES: Capabilities = Capabilities::SYN
     .and(Capabilities::BCAST_SYNCH)
     .and(Capabilities::BCAST_STATE_NACK)
@@ -62,8 +62,8 @@ pub const CAPABILITIES: Capabilities = Capabilities::SYN
     .and(Capabilities::NAGLE)
     .and(Capabilities::NAMED_BCAST);
 
-/// Capabilities that a peer must have. Kernels since Linux 4.17 (2018) have them; the older alternatives are not supported, so no contact
-/// is made with older kernels ([`Event::TooOld`]).
+/// Capabilities that a peer must have. Kernels since Linux 4.17 (2018) have them. This node does not support the
+/// alternatives that older kernels use, and makes no contact with such kernels ([`Event::TooOld`]).
 pub const REQUIRED: Capabilities = Capabilities::SYN
     .and(Capabilities::BCAST_SYNCH)
     .and(Capabilities::BCAST_STATE_NACK)
@@ -73,7 +73,7 @@ pub const REQUIRED: Capabilities = Capabilities::SYN
 /// Configuration of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Identity of the node; derived from the first bearer if `None`.
+    /// Identity of the node; if `None`, it is derived from the first bearer.
     pub id: Option<NodeId>,
     /// A fixed address. If `None`, the node derives an address from its identity, and tries that address for a second
     /// before it adopts it.
@@ -82,12 +82,12 @@ pub struct Config {
     pub network: NetworkId,
     /// Seed of the node's random numbers. Must differ each time the node starts.
     pub seed: u64,
-    /// Capabilities that are neither announced nor used, to emulate an older node. None by default. Nodes of this implementation refuse a
-    /// node that lacks one of [`REQUIRED`].
+    /// Capabilities that this node neither announces nor uses, to emulate an older node; none by default. Other nodes
+    /// of this implementation refuse a node that lacks one of [`REQUIRED`].
     pub withheld: Capabilities,
-    /// Table limits and times.
+    /// Limits of the node's tables, and times.
     pub limits: Limits,
-    /// How multicasts are sent if the socket does not choose a method.
+    /// How multicasts of sockets that do not choose a method are sent.
     pub multicasts: MulticastPolicy,
 }
 
@@ -96,7 +96,8 @@ pub struct Config {
 pub struct MulticastPolicy {
     /// Method for sockets that do not choose one.
     pub method: MulticastMethod,
-    /// For the automatic method: replicast is used if at most this percentage of the peers are destinations.
+    /// For the automatic method: replicast is used if the number of destination nodes is at most this percentage of the
+    /// peers, plus one.
     pub replicast_percent: usize,
 }
 
@@ -121,7 +122,8 @@ impl Config {
 pub enum Destination {
     /// One station, by its address on the medium.
     Unicast(MediaAddr),
-    /// All stations: the medium's broadcast or multicast address, or each configured remote in turn.
+    /// All stations, through the medium's broadcast or multicast address or, if the bearer has a list of remotes, by
+    /// one copy to each remote.
     Broadcast,
 }
 
@@ -153,14 +155,14 @@ pub enum Event {
         /// Capabilities that the node lacks.
         missing: Capabilities,
     },
-    /// A link came up. [`Event::PeerUp`] follows if it is the first to its node.
+    /// A link came up. [`Event::PeerUp`] follows if it is the first link to the peer.
     LinkUp {
         /// The node at the other end.
         peer: NodeAddr,
         /// Bearer at our end.
         bearer: BearerId,
     },
-    /// A link went down. [`Event::PeerDown`] follows if it was the last to its node.
+    /// A link went down. [`Event::PeerDown`] follows if it was the last link to the peer.
     LinkDown {
         /// The node at the other end.
         peer: NodeAddr,
@@ -183,7 +185,7 @@ pub enum Event {
     Published(Binding),
     /// A binding was removed from the table.
     Withdrawn(Binding),
-    /// A member of a group can no longer be reached by at least one socket of this node that is in the group.
+    /// A socket of this node that is in the group can no longer reach one of the other members.
     GroupShrank {
         /// Service type of the group.
         group: u32,
@@ -253,11 +255,11 @@ pub struct Node {
     net_hash: u32,
     bearers: [Option<Bearer>; BEARERS_MAX],
     peers: BTreeMap<NodeAddr, Peer>,
-    /// Up to this number of nodes on a medium, each node monitors all others.
+    /// Largest number of nodes on a medium for which each node monitors all others.
     monitor_threshold: usize,
-    /// Number of peers in contact.
+    /// Number of peers with which there is contact.
     linked: usize,
-    /// Number of peers in contact that do not support name updates by broadcast.
+    /// Number of those peers that do not support name updates by broadcast.
     unnumbered: usize,
     bcast: BcastSender,
     names: NameTable,
@@ -266,7 +268,7 @@ pub struct Node {
     update_number: Seq,
     /// Discovery messages to be sent.
     answers: VecDeque<(Transmit, Vec<u8>)>,
-    /// Broadcasts that still have to be sent on further bearers.
+    /// Copies of broadcasts to be sent on bearers other than the first.
     bcast_copies: VecDeque<(BearerId, Vec<u8>)>,
     /// Sockets that wait for room on the broadcast link, each with the level it needs.
     bcast_waiting: VecDeque<(Port, usize)>,
@@ -275,7 +277,7 @@ pub struct Node {
     timers: BTreeSet<(Nanos, NodeAddr)>,
     sockets: BTreeMap<Port, Socket>,
     socket_timers: BTreeSet<(Nanos, Port)>,
-    /// The sockets of this node in each group.
+    /// The sockets of this node that are in each group, by the group's service type.
     groups: BTreeMap<u32, BTreeSet<Port>>,
     /// Sockets to be woken because the link that they waited for has room again.
     woken: VecDeque<Port>,
@@ -338,7 +340,7 @@ impl Node {
         node
     }
 
-    /// The node's address; `None` until it is settled.
+    /// The node's address; `None` before the address trial has ended.
     pub const fn addr(&self) -> Option<NodeAddr> {
         match self.address {
             Address::Own(addr) => Some(addr),
@@ -356,7 +358,7 @@ impl Node {
         &self.names
     }
 
-    /// Drop counters by reason since the node started.
+    /// Numbers of drops since the node was created, by reason.
     pub const fn drops(&self) -> &DropCounters {
         &self.drops
     }
@@ -366,12 +368,12 @@ impl Node {
         !self.events.is_empty()
     }
 
-    /// The next event, oldest first. The queue holds the events caused by calls since it was last drained.
+    /// Removes and returns the oldest event that the caller has not retrieved yet.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Number of bytes held in the queues of all links and sockets, for the memory limit.
+    /// Number of bytes in the queues of all links and sockets, for the memory limit.
     pub fn held_bytes(&self) -> usize {
         let links = self.peers.values().map(Peer::held_bytes).sum::<usize>();
         let sockets = self.sockets.values().map(Socket::held_bytes).sum::<usize>();

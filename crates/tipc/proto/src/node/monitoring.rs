@@ -14,24 +14,24 @@ use alloc::vec::Vec;
 pub struct MonitorReport {
     /// The bearer whose medium is monitored.
     pub bearer: BearerId,
-    /// Number of times the roles have been assigned.
+    /// Number of times that this node has assigned the roles (domain and heads).
     pub table_generation: u32,
     /// Number of nodes on the medium, including this one.
     pub cluster_size: usize,
-    /// Whether nodes monitor each other along the ring; otherwise each monitors all others.
+    /// Whether nodes monitor each other along the ring. If not, each node monitors all others.
     pub active: bool,
     /// Number of nodes in this node's own domain.
     pub domain: usize,
 }
 
 impl Node {
-    /// The threshold: up to this number of nodes on a medium, including this one, each node monitors all others; above it, they
-    /// monitor each other along a ring.
+    /// The threshold of the ring monitor. On a medium with at most this number of nodes, including this one, each node
+    /// monitors all others; with more, nodes monitor each other along a ring.
     pub const fn monitor_threshold(&self) -> usize {
         self.monitor_threshold
     }
 
-    /// Sets the threshold.
+    /// Sets the threshold of the ring monitor.
     ///
     /// # Errors
     /// [`SettingError::MonitorThreshold`].
@@ -79,8 +79,8 @@ impl Node {
         self.suspect(now, bearer, &lost);
     }
 
-    /// Handles the loss of the link to a node: suspects the nodes that the lost node monitored and that may have been
-    /// lost with it.
+    /// Handles the loss of the link to a node. The nodes that it monitored for this node may have been lost with it, so
+    /// their links are probed.
     pub(super) fn monitor_lost(&mut self, now: Nanos, addr: NodeAddr, bearer: BearerId) {
         let Some(Some(on)) = self.bearers.get_mut(usize::from(bearer.0)) else { return };
         let orphans = on.monitor.peer_down(addr);

@@ -1,4 +1,5 @@
-//! Outgoing multicasts: by the broadcast link or as one copy to each node, in order when the method changes.
+//! Outgoing multicasts: sends them over the broadcast link or as one copy to each node, and keeps them in order when
+//! the method changes.
 
 use super::Node;
 use super::send::{LOOKUP_CLUSTER, plain};
@@ -60,7 +61,7 @@ impl Node {
     }
 
     /// Whether a multicast to `remote` other nodes is sent as one copy to each. `wanted` is the method that the socket
-    /// has chosen; `last` says whether the socket's last multicast was sent in copies, and when.
+    /// has chosen. `last` describes the socket's last multicast: whether it was sent in copies, and when.
     pub(super) fn replicast_now(
         &self,
         now: Nanos,
@@ -96,14 +97,14 @@ impl Node {
         self.bearers.iter().flatten().all(|b| b.cfg.broadcasts)
     }
 
-    /// Whether all peers in contact have a capability.
+    /// Whether all peers with which there is contact have a capability.
     fn cluster_has(&self, capability: Capabilities) -> bool {
         self.peers.values().filter(|p| p.is_up()).all(|p| p.capabilities.has(capability))
     }
 
-    /// Checks whether a message to all these nodes would be accepted now; if not, registers the socket to be woken. The
-    /// message is sent to all of them or to none: if one copy were refused, the sender's retry would send the others
-    /// twice.
+    /// Checks whether a message to all these nodes would be accepted now. If not, registers the socket to be woken. The
+    /// message must be sent to all nodes or to none: if only some accepted it, the sender would try again and send it
+    /// to those nodes twice.
     pub(super) fn await_room(
         &mut self,
         port: Port,
@@ -133,8 +134,8 @@ impl Node {
         Ok(())
     }
 
-    /// Sends a message to these nodes, which may include this one. `await_room` must have found room for it, so that
-    /// only the loss of a node can prevent delivery, and in that case the node's bindings are lost, too.
+    /// Sends a message to these nodes, which may include this one. `await_room` must have found room for the message.
+    /// Only the loss of a node can then prevent its delivery, and in that case the node's bindings are lost, too.
     pub(super) fn cast(
         &mut self,
         nodes: &BTreeSet<NodeAddr>,

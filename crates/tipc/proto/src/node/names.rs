@@ -15,7 +15,8 @@ use crate::wire::{
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// Number of bytes of items in a bulk message: a multiple of the item length, well within the largest message.
+/// Maximum number of bytes of items in a bulk message: a multiple of the item length, well below the size of the
+/// largest message.
 const BULK_BYTES: usize = 3_000 * NameItem::LEN;
 
 /// Service types below this value are reserved for the protocol.
@@ -28,16 +29,17 @@ pub(super) enum BindError {
     Table(BindingError),
     /// The service type is below 64 and reserved for the protocol.
     Reserved,
-    /// A link holds the maximum number of unsent updates because a peer is slow to acknowledge.
+    /// The queue of unsent updates is full, because a peer is slow to acknowledge.
     Congested,
 }
 
-/// Keeps one peer's name updates in order.
+/// Puts one peer's name updates in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NameReceiver {
-    /// Number of the next update; `None` until the last bulk message has arrived.
+    /// Number of the next update to apply; `None` until the last bulk message has arrived.
     next: Option<Seq>,
-    /// Updates that wait for an earlier one, by number: whether they are withdrawals, and their items.
+    /// Updates that wait for an earlier one. For each update number: whether the update withdraws bindings, and its
+    /// items.
     waiting: BTreeMap<u16, (bool, Vec<NameItem>)>,
 }
 
@@ -71,8 +73,9 @@ impl Node {
         Ok(binding.key)
     }
 
-    /// Withdraws a binding of this node. If the broadcast link cannot accept the update, contact with the peers that block it is
-    /// re-established from scratch: a closing socket cannot wait, and a binding left behind would mislead the cluster.
+    /// Withdraws a binding of this node. If the broadcast link cannot accept the update, contact with the peers that
+    /// block it is re-established from scratch, because a closing socket cannot wait, and a binding that is not
+    /// withdrawn would mislead the cluster.
     pub(super) fn withdraw_at_any_cost(
         &mut self,
         now: Nanos,
@@ -105,15 +108,15 @@ impl Node {
         }
     }
 
-    /// Whether updates are sent to each peer on its own link. A peer that does not support numbered updates would apply
-    /// a broadcast update as soon as it arrives, before or after the updates on that peer's link. While there is such a
-    /// peer, no update is broadcast, so that the peer gets each update once and in order. The other peers order the
-    /// updates from both links by number.
+    /// Whether updates are sent to each peer on its own link instead of by broadcast. A peer that does not support
+    /// numbered updates applies each update as soon as it arrives, so that a broadcast update could overtake one on
+    /// that peer's link. While there is such a peer, no update is broadcast, and the peer gets each update once and in
+    /// order. The other peers order the updates from both links by number.
     const fn names_go_one_by_one(&self) -> bool {
         self.unnumbered > 0 || !self.cfg.announced().has(Capabilities::NAMED_BCAST)
     }
 
-    /// Sends an update to all peers, by a numbered broadcast or as a copy to each. Either all get it or none.
+    /// Sends an update to all peers, as one numbered broadcast or as a copy to each. If this fails, no peer gets it.
     fn distribute(&mut self, withdrawal: bool, binding: &Binding) -> Result<(), Congested> {
         let Some(own) = self.addr() else { return Ok(()) };
         let mut body = Vec::new();
@@ -148,7 +151,7 @@ impl Node {
         Ok(())
     }
 
-    /// Sends the first messages to a new peer: where our broadcasts begin, and all our bindings.
+    /// Sends the first messages to a new peer: the number at which our broadcasts begin, and all our bindings.
     pub(super) fn greet(&mut self, now: Nanos, peer: NodeAddr) {
         let own = self.own();
         if self.peers.get(&peer).is_some_and(|p| !p.hears_numbered_names()) {
@@ -197,9 +200,9 @@ impl Node {
         }
     }
 
-    /// Handles a new peer that does not support numbered updates. It gets all bindings, including those in updates that
-    /// still wait to be broadcast. It must not get these updates again, possibly after later ones, so they are sent to
-    /// the other peers individually.
+    /// Handles a new peer that does not support numbered updates. The peer gets all bindings when contact begins,
+    /// including those whose updates still wait to be broadcast. It must not get these updates again, perhaps after
+    /// later ones, so they are sent to the other peers individually.
     fn redirect_names(&mut self, now: Nanos, newcomer: NodeAddr) {
         let updates = self.bcast.take_names();
         let others: Vec<NodeAddr> =
@@ -221,8 +224,8 @@ impl Node {
         self.peers.iter().filter(|(_, p)| p.is_up()).map(|(addr, _)| *addr).collect()
     }
 
-    /// Handles a full backlog of protocol messages: the peer can no longer be kept consistent, so contact is re-established from
-    /// scratch.
+    /// Handles a peer that cannot be kept consistent any more, because a queue of protocol messages is full: contact is
+    /// re-established from scratch.
     fn overrun(&mut self, now: Nanos, addr: NodeAddr) {
         self.lose_peer(now, addr, crate::link::LinkDownReason::Overrun);
     }

@@ -9,34 +9,34 @@ use core::time::Duration;
 pub mod option {
     /// Importance of messages sent, 0 to 3.
     pub const IMPORTANCE: u32 = 127;
-    /// Messages may be dropped when the link is congested.
+    /// Whether the socket's messages may be dropped when a link is congested.
     pub const SRC_DROPPABLE: u32 = 128;
-    /// Messages that cannot be delivered are dropped instead of returned.
+    /// Whether messages that cannot be delivered are dropped instead of returned.
     pub const DEST_DROPPABLE: u32 = 129;
     /// Timeout of a connection request, in milliseconds.
     pub const CONN_TIMEOUT: u32 = 130;
-    /// Always 0; kept by Linux for old programs.
+    /// Always 0. Linux still has this option for old programs.
     pub const NODE_RECVQ_DEPTH: u32 = 131;
     /// Number of messages in the receive queue.
     pub const SOCK_RECVQ_DEPTH: u32 = 132;
-    /// Multicasts are sent over the broadcast link. Takes no value.
+    /// Makes the socket send multicasts over the broadcast link. Takes no value.
     pub const MCAST_BROADCAST: u32 = 133;
-    /// Multicasts are sent as one copy to each node. Takes no value.
+    /// Makes the socket send multicasts as one copy to each node. Takes no value.
     pub const MCAST_REPLICAST: u32 = 134;
-    /// The group that the socket is in; joining is done with [`Node::join`](crate::node::Node::join).
+    /// The group that the socket is in; read only. [`Node::join`](crate::node::Node::join) joins a group.
     pub const GROUP_JOIN: u32 = 135;
     /// Leaves the group. Takes no value.
     pub const GROUP_LEAVE: u32 = 136;
     /// Number of bytes in the receive queue.
     pub const SOCK_RECVQ_USED: u32 = 137;
-    /// Small writes to a stream are not merged.
+    /// Whether small writes to a stream are sent immediately instead of merged.
     pub const NODELAY: u32 = 138;
 }
 
 impl Node {
     /// Sets an option by its number, like `setsockopt` at level `SOL_TIPC`; `None` means that the value is missing. Two
-    /// options need more than a number: for [`option::GROUP_JOIN`] use [`Node::join`], for [`option::GROUP_LEAVE`]
-    /// [`Node::leave`].
+    /// options cannot be set here, because they need more than a number: use [`Node::join`] for [`option::GROUP_JOIN`],
+    /// and [`Node::leave`] for [`option::GROUP_LEAVE`].
     ///
     /// # Errors
     /// [`SocketError::Invalid`] for an unknown option, an invalid value, or a value where none is expected;

@@ -10,7 +10,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 impl Node {
-    /// The next frame to send, or `None` if there is none for now. The frame replaces the contents of `frame`.
+    /// Returns where to send the next frame, which it writes to `frame` in place of the previous contents; `None` if
+    /// there is nothing to send now.
     pub fn poll_transmit(&mut self, now: Nanos, frame: &mut Vec<u8>) -> Option<Transmit> {
         frame.clear();
         if let Some((transmit, bytes)) = self.answers.pop_front() {
@@ -38,8 +39,8 @@ impl Node {
         None
     }
 
-    /// The bearers on which a broadcast is sent: a single one that reaches all peers if there is one, otherwise every
-    /// bearer that reaches a peer.
+    /// The bearers on which a broadcast is sent: a single bearer that reaches all peers, if there is one, otherwise
+    /// every bearer that reaches a peer.
     fn broadcast_bearers(&self) -> Vec<BearerId> {
         let mut reached = [0; BEARERS_MAX];
         for peer in self.peers.values() {
@@ -87,7 +88,8 @@ impl Node {
         transmit
     }
 
-    /// Updates a peer's entries in the send queue and in the timers. Must be called after any change to the peer.
+    /// Updates the peer's entries in the node's send queue and timers, and wakes senders for which there is room again.
+    /// Must be called after any change to the peer.
     pub(super) fn touch(&mut self, addr: NodeAddr) {
         let Some(peer) = self.peers.get_mut(&addr) else { return };
         peer.open_if_due();
@@ -118,7 +120,7 @@ impl Node {
         }
     }
 
-    /// Releases the broadcasts that all peers with an open broadcast link have acknowledged.
+    /// Releases the broadcasts that all peers with an open broadcast link have acknowledged, and wakes waiting senders.
     pub(super) fn release_broadcasts(&mut self) {
         let last = self.bcast.last_sent();
         // The acknowledgement furthest behind the last broadcast.

@@ -1,4 +1,4 @@
-//! The state kept about another node.
+//! The state of another node, as far as this node knows it.
 
 use super::names::NameReceiver;
 use super::tunnel::{Failover, Held, Opening};
@@ -16,14 +16,13 @@ use alloc::collections::VecDeque;
 /// parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Contact {
-    /// No contact at this end, but the peer may still regard an earlier contact as existing. Until the peer shows that
-    /// it does not, only those RESET and ACTIVATE messages are accepted that indicate the loss of that contact
-    /// (SELF_DOWN_PEER_LEAVING).
+    /// No contact at this end, but the peer may not have noticed yet that an earlier contact was lost. Until it has,
+    /// only RESET and ACTIVATE messages that show the loss of that contact are accepted (SELF_DOWN_PEER_LEAVING).
     Leaving,
-    /// No contact, and both ends know (SELF_DOWN_PEER_DOWN).
+    /// No contact, and both ends know this (SELF_DOWN_PEER_DOWN).
     Down,
-    /// Contact established (SELF_UP_PEER_COMING, SELF_UP_PEER_UP). It corresponds to NODE_SYNCHING while [`Peer::held`] is set, and
-    /// to NODE_FAILINGOVER while [`Peer::failover`] is set.
+    /// Contact exists (SELF_UP_PEER_COMING, SELF_UP_PEER_UP). The kernel's state is NODE_SYNCHING while [`Peer::held`]
+    /// is set, and NODE_FAILINGOVER while [`Peer::failover`] is set.
     Up,
 }
 
@@ -51,25 +50,27 @@ pub(super) struct Peer {
     pub(super) contact: Contact,
     /// The links, by the number of the bearer at our end.
     pub(super) links: [Option<PeerLink>; BEARERS_MAX],
-    /// The bearers that carry the traffic of even and of odd ports. Both are set during contact.
+    /// The bearers that carry the traffic of even and of odd ports, in this order. Both are set while there is contact.
     pub(super) slots: [Option<BearerId>; 2],
     /// Packets held back on one link because they must not overtake those on the other.
     pub(super) held: Option<Held>,
-    /// A link whose packets must not overtake those sent on another.
+    /// A link that must not send yet, because its packets would overtake those in flight on another link.
     pub(super) opening: Option<Opening>,
     /// A failed link whose remaining traffic arrives through the other link.
     pub(super) failover: Option<Failover>,
     pub(super) bcast_rx: BcastReceiver,
     pub(super) listener: BcastListener,
-    /// The link and sequence number of the message that opens the peer's broadcast receive link; `None` when the peer
-    /// has acknowledged that message. Before that, the peer's broadcast acknowledgements mean nothing.
+    /// The message that opens the peer's broadcast receive link: the bearer and the sequence number with which it was
+    /// sent. `None` when the peer has acknowledged it; before that, the peer's broadcast acknowledgements are
+    /// meaningless.
     pub(super) greeting: Option<(BearerId, Seq)>,
     pub(super) names: NameReceiver,
-    /// Sockets that wait for room on the link for their half of the ports, each with the level it needs.
+    /// For each half of the ports, the sockets that wait for room on the link that carries it, each with the level it
+    /// needs.
     pub(super) waiting: [VecDeque<(Port, usize)>; 2],
     /// When to forget the peer if there is no contact.
     pub(super) forget_at: Nanos,
-    /// The time of the peer's entry in the node's timers, if it has one.
+    /// Time of the peer's entry in the node's timers; `None` if there is no entry.
     pub(super) timer: Option<Nanos>,
     /// Whether the peer is in the node's queue of peers that may have something to send.
     pub(super) queued: bool,
@@ -80,8 +81,8 @@ pub(super) const fn half_of(port: Port) -> usize {
     (port.0 & 1) as usize
 }
 
-/// The half that a message belongs to: that of its source port. The protocol's own messages belong to the even ports, so that they
-/// stay in order.
+/// The half of the traffic that a message belongs to, which its source port determines. All of the protocol's own
+/// messages belong to half 0, so that they stay in order.
 pub(super) fn half_of_message(view: &View<'_>) -> usize {
     match view.user() {
         Some(User::Data(_) | User::ConnManager | User::GroupProtocol) => half_of(view.orig_port()),
@@ -90,12 +91,13 @@ pub(super) fn half_of_message(view: &View<'_>) -> usize {
 }
 
 impl Peer {
-    /// Whether there is contact.
+    /// Whether there is contact with the peer.
     pub(super) fn is_up(&self) -> bool {
         self.contact == Contact::Up
     }
 
-    /// Adopts the latest announced capabilities; `own` are those of this node. Must not be called during contact.
+    /// Adopts the capabilities that the peer announced last; `own` are those of this node. Must not be called during
+    /// contact.
     pub(super) fn adopt_capabilities(&mut self, own: Capabilities) {
         self.capabilities = self.announced;
         self.common = own.common(self.announced);
@@ -104,7 +106,7 @@ impl Peer {
         }
     }
 
-    /// Whether the peer applies name updates by number, whichever link they arrive on.
+    /// Whether the peer applies name updates in the order of their numbers, on whichever link they arrive.
     pub(super) fn hears_numbered_names(&self) -> bool {
         self.capabilities.has(Capabilities::NAMED_BCAST)
     }
@@ -139,8 +141,9 @@ impl Peer {
         self.link(bearer).is_some_and(|l| l.link.is_up())
     }
 
-    /// Distributes the traffic over the links that are up and have the highest priority: one half each, or both halves on a single
-    /// link. A half stays on its link if possible. Returns whether any link is up.
+    /// Distributes the traffic over those of the links that are up that have the highest priority: one half to each of
+    /// two links, or both halves to a single link. A half stays on its link if possible. Returns whether any link is
+    /// up.
     pub(super) fn share(&mut self) -> bool {
         let up = || self.links.iter().flatten().filter(|l| l.link.is_up());
         let best = up().map(|l| l.link.priority()).max();
@@ -158,7 +161,7 @@ impl Peer {
         BcastReport { contact: self.is_up(), ..self.bcast_rx.report(last_sent) }
     }
 
-    /// Whether the peer's end of our broadcast link is open, so that its acknowledgements count.
+    /// Whether the peer's end of our broadcast link is open, so that the peer's acknowledgements count.
     pub(super) fn listens(&mut self) -> bool {
         if let Some((bearer, seq)) = self.greeting
             && self.link(bearer).is_some_and(|l| l.link.is_acked(seq))
@@ -168,7 +171,7 @@ impl Peer {
         self.is_up() && self.greeting.is_none()
     }
 
-    /// Sends a STATE over the first link that carries traffic.
+    /// Requests a STATE to be sent over the link that carries half 0.
     pub(super) fn want_state(&mut self, probe: bool, keepalive: bool) {
         if let Some(link) = self.carrier(0) {
             link.want_state(probe, keepalive);

@@ -6,12 +6,12 @@ use crate::drops::DropReason;
 use crate::wire::{BASIC_HEADER_LEN, ErrorCode, Packet, View};
 use alloc::vec::Vec;
 
-/// Number of payload bytes kept in a returned message.
+/// Maximum number of payload bytes in a returned message.
 pub(super) const RETURNED_BYTES: usize = 1_024;
 
 /// Builds the returned form of a message: ports swapped, error code set, payload cut to 1,024 bytes, and the node
-/// addresses added to a short header. Returns `None` if the message must not be returned: it is already on its way
-/// back, or its sender does not want it.
+/// addresses added to a short header. Returns `None` if the message must not be returned: because it is a returned
+/// message itself, or because its sender does not want it back.
 pub(crate) fn returned(view: &View<'_>, own: NodeAddr, error: ErrorCode) -> Option<Packet> {
     let is_data = view.user_number() <= 3;
     if (is_data && view.bit19()) || view.error_code() != Some(ErrorCode::Ok) {
@@ -36,8 +36,8 @@ pub(crate) fn returned(view: &View<'_>, own: NodeAddr, error: ErrorCode) -> Opti
 }
 
 impl Node {
-    /// Returns an undeliverable message to its sender. If that is not allowed, counts the message as dropped and
-    /// returns the reason.
+    /// Returns an undeliverable message to its sender, or counts it as dropped if it must not or cannot be returned.
+    /// Returns whether it was returned.
     pub(super) fn return_message(
         &mut self,
         sender: NodeAddr,

@@ -1,4 +1,4 @@
-//! Reports for an operator.
+//! Reports on sockets, peers and links for an operator.
 
 use super::peer::{Peer, PeerLink};
 use super::{Node, Traffic};
@@ -25,7 +25,7 @@ pub struct SocketReport {
     pub options: SocketOptions,
     /// Number of messages waiting to be received.
     pub queued_messages: usize,
-    /// Length of these messages in bytes, as counted against the queue limit.
+    /// Number of bytes that these messages count against the queue limit, including overhead.
     pub queued_bytes: usize,
     /// The group that the socket is a member of, if any.
     pub group: Option<GroupRequest>,
@@ -59,7 +59,7 @@ pub struct LinkReport {
     pub media: MediaAddr,
     /// Number of the bearer at the peer's end.
     pub peer_bearer: BearerId,
-    /// Interface name at the peer's end.
+    /// Name of the bearer's interface at the peer's end.
     pub peer_interface: InterfaceName,
     /// The link's state at this end.
     pub state: LinkState,
@@ -83,7 +83,7 @@ pub struct LinkReport {
     pub stats: LinkStats,
 }
 
-/// State of the broadcast link: there is one for the whole node.
+/// State of the broadcast link, which exists once per node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BroadcastReport {
     /// Number of peers that receive this node's broadcasts.
@@ -92,12 +92,12 @@ pub struct BroadcastReport {
     pub window: u16,
     /// Largest packet, in bytes.
     pub mtu: usize,
-    /// Statistics of both directions.
+    /// Statistics of the broadcasts sent and received.
     pub stats: LinkStats,
 }
 
 impl Node {
-    /// The addresses and the state of a socket, for getsockname, getpeername and reports.
+    /// Reports the addresses and the state of a socket, for getsockname, getpeername and operators.
     ///
     /// # Errors
     /// [`SocketError::BadSocket`].
@@ -121,7 +121,7 @@ impl Node {
         })
     }
 
-    /// The ports of all sockets except the node's own.
+    /// The ports of all sockets of programs, without the node's own sockets.
     pub fn ports(&self) -> impl Iterator<Item = Port> + '_ {
         self.sockets.keys().copied().filter(|port| !self.topology.owns(*port))
     }

@@ -1,4 +1,4 @@
-//! Outgoing messages from sockets: looks up the destination, encodes and routes them.
+//! Outgoing messages of sockets: looks up their destinations, encodes and routes them.
 
 use super::Node;
 use crate::addr::Importance;
@@ -12,12 +12,13 @@ use crate::wire::{
 
 /// Lookup scope "cluster" in message headers.
 pub(super) const LOOKUP_CLUSTER: u8 = 2;
-/// Lookup scope "node": the destination node looks the name up.
+/// Lookup scope "node" in message headers: the destination node looks the name up.
 const LOOKUP_NODE: u8 = 3;
 
 impl Node {
-    /// Sends a message, or as much of a stream as is accepted. Returns the number of bytes accepted. `dest` is ignored on a connected
-    /// socket; on a new socket of a connected kind, it requests a connection with the payload as the first message.
+    /// Sends a message, or as much of a stream as is accepted. Returns the number of bytes accepted. A connected socket
+    /// ignores `dest`. A new socket of a connected kind requests a connection to `dest`, with the payload as the first
+    /// message.
     ///
     /// # Errors
     /// [`SocketError`], as returned by the kernel in the same situation. After [`SocketError::WouldBlock`], the
@@ -116,7 +117,7 @@ impl Node {
         Ok(payload.len())
     }
 
-    /// Builds a connection request. Returns it with its destination node.
+    /// Builds a connection request. Returns the destination node and the request.
     pub(super) fn connection_request(
         &mut self,
         port: Port,
@@ -126,7 +127,7 @@ impl Node {
         self.addressed(port, dest, payload, true)
     }
 
-    /// Builds a message to a socket or service. Returns it with its destination node.
+    /// Builds a message to a socket or service. Returns the destination node and the message.
     fn addressed(
         &mut self,
         port: Port,
@@ -160,9 +161,9 @@ impl Node {
         Ok((to.node, self.encode(&message)))
     }
 
-    /// The node that must look a name up; 0 for a lookup by this node in the whole cluster. On a node with a configured address <Z.C.N>,
-    /// <Z.C.0> and <Z.0.0> also mean the cluster, as on a kernel after `tipc node set address`: programs older than Linux 4.17 use them
-    /// (libzmq among them).
+    /// The node that must look a name up; 0 means that this node looks it up in the whole cluster. If this node has a
+    /// configured address <Z.C.N>, <Z.C.0> and <Z.0.0> also mean 0, as on a kernel after `tipc node set address`,
+    /// because programs written before Linux 4.17 use them (libzmq is one of them).
     pub(super) fn lookup_domain(&self, domain: NodeAddr) -> NodeAddr {
         const CLUSTER: u32 = 0xffff_f000;
         const ZONE: u32 = 0xff00_0000;
@@ -173,7 +174,8 @@ impl Node {
         }
     }
 
-    /// The next socket in round-robin order, or port 0 on the node that must look the name up.
+    /// Looks a name up: returns the next socket in round-robin order, or port 0 on the node that must look the name up;
+    /// and the lookup scope for the message header. `None` if the name has no binding.
     fn resolve(
         &mut self,
         service: u32,
@@ -231,7 +233,8 @@ impl Node {
         self.send_to(node, message)
     }
 
-    /// Delivers messages sent within the node and lets the topology service do its work.
+    /// Delivers the messages that this node's sockets have sent to each other, and lets the topology service do its
+    /// work.
     pub(super) fn run_local(&mut self, now: Nanos) {
         // The service uses the same public calls, which end here: only the outermost one does the work.
         if core::mem::replace(&mut self.serving, true) {
@@ -253,7 +256,8 @@ impl Node {
         self.serving = false;
     }
 
-    /// Acknowledges or probes a connection. These messages bypass congestion: a connection has at most a few of them in flight.
+    /// Sends an acknowledgement or a probe for a connection. Congestion does not delay these messages, because a
+    /// connection has only a few of them in flight.
     pub(super) fn send_conn(&mut self, port: Port, peer: SocketAddr, kind: ConnManagerKind) {
         let orig = SocketAddr { port, node: self.own() };
         let link = LinkFields { sender: orig.node, ..LinkFields::default() };
@@ -263,7 +267,7 @@ impl Node {
         let _ = self.route(peer.node, message);
     }
 
-    /// Sends, from the new socket `port`, the answer to a connection request.
+    /// Answers a connection request: sends an empty message from the new socket `port` to the peer.
     pub(super) fn answer_request(&mut self, port: Port, peer: SocketAddr) {
         let message = self.encode(&DataMessage {
             importance: Importance::Critical,
@@ -281,7 +285,7 @@ impl Node {
     }
 }
 
-/// A low-importance message of a connection; other kinds differ from it in a few fields.
+/// A low-importance message of a connection. Other kinds of message are made from it by changing a few fields.
 pub(super) const fn plain(orig_port: Port, dest_port: Port, payload: &[u8]) -> DataMessage<'_> {
     DataMessage {
         importance: Importance::Low,

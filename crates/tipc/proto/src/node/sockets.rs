@@ -83,7 +83,7 @@ impl Node {
         Ok(())
     }
 
-    /// Operations that would not block on the socket.
+    /// Returns which operations on the socket would not block.
     ///
     /// # Errors
     /// [`SocketError::BadSocket`].
@@ -91,12 +91,13 @@ impl Node {
         self.sockets.get(&port).map(Socket::readiness).ok_or(SocketError::BadSocket)
     }
 
-    /// Binds a socket to a service range; every node in the scope is informed. A range may be bound several times, by the same socket and by
-    /// others.
+    /// Binds a socket to a service range and informs every node in the scope. A range may be bound several times, by
+    /// one socket or by several.
     ///
     /// # Errors
-    /// [`SocketError`]: `Invalid` for a range whose bounds are out of order or a connected socket, `Access` for a reserved service, `TooMany`,
-    /// or `WouldBlock` if peers are slow to acknowledge earlier bindings.
+    /// [`SocketError::Invalid`] for a connected socket, or a range whose bounds are out of order;
+    /// [`SocketError::Access`] for a reserved service or a member of a group; [`SocketError::TooMany`]; or
+    /// [`SocketError::WouldBlock`] if peers are slow to acknowledge earlier bindings.
     pub fn bind(
         &mut self,
         port: Port,
@@ -170,7 +171,8 @@ impl Node {
     /// Accepts the oldest connection request and notifies the peer. Returns the new socket's port and the peer's address.
     ///
     /// # Errors
-    /// [`SocketError::WouldBlock`] if there is none; [`SocketError::Invalid`] if the socket does not listen.
+    /// [`SocketError::WouldBlock`] if there is no request; [`SocketError::Invalid`] if the socket does not listen;
+    /// [`SocketError::TooMany`] if the node has the maximum number of sockets.
     pub fn accept(&mut self, now: Nanos, port: Port) -> Result<(Port, SocketAddr), SocketError> {
         let socket = self.socket(port)?;
         let kind = socket.kind;
@@ -213,9 +215,9 @@ impl Node {
         Ok(new)
     }
 
-    /// Requests a connection, with `payload` as its first message unless it is empty. The result is an event of the
-    /// socket; until then the socket is neither readable nor writable. On a connectionless socket, sets the default
-    /// destination, or clears it if `None`.
+    /// Requests a connection; `payload`, unless empty, becomes its first message. An event reports the result; until
+    /// then, the socket is neither readable nor writable. On a connectionless socket, this call sets the default
+    /// destination, or clears it if `dest` is `None`.
     ///
     /// # Errors
     /// [`SocketError`], as returned by the kernel in the same situation; [`SocketError::InProgress`] means that the request was sent.
@@ -261,7 +263,7 @@ impl Node {
         Err(SocketError::InProgress)
     }
 
-    /// Shuts a connection down: the peer reads what is in flight, then the end.
+    /// Shuts a connection down: the peer still reads the data in flight and then the end of the connection.
     ///
     /// # Errors
     /// [`SocketError::NotConnected`].
@@ -269,8 +271,8 @@ impl Node {
         self.end(now, port, ErrorCode::ConnShutdown)
     }
 
-    /// Aborts a connection: the peer reads what is in flight, then a reset. For a caller that has accepted more data from its program than it
-    /// could send.
+    /// Aborts a connection: the peer still reads the data in flight and then gets a reset. For a caller that has
+    /// accepted more data from its program than it was able to send.
     ///
     /// # Errors
     /// [`SocketError::NotConnected`].
@@ -296,8 +298,8 @@ impl Node {
         Ok(())
     }
 
-    /// Receives the next message, cut to `max` bytes; from a stream, as many bytes as are available, up to `max`. An empty payload with
-    /// [`ErrorCode::ConnShutdown`] is the end of a connection that the peer shut down.
+    /// Receives the next message, cut to `max` bytes, or as many bytes of a stream as are available, up to `max`. An
+    /// empty payload with [`ErrorCode::ConnShutdown`] is the end of a connection that the peer shut down.
     ///
     /// # Errors
     /// [`SocketError::WouldBlock`] if nothing is queued, [`SocketError::NotConnected`], [`SocketError::ConnectionReset`], or

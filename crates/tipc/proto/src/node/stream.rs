@@ -1,4 +1,4 @@
-//! Outgoing streams: split into full packets, with small writes merged.
+//! Sends streams: large writes are split into full packets, small writes merged.
 
 use super::Node;
 use super::peer::half_of;
@@ -10,9 +10,9 @@ use crate::time::Nanos;
 use crate::wire::{Capabilities, DataMessage, Packet, SHORT_HEADER_LEN};
 
 impl Node {
-    /// Accepts as much of a write to a connected stream as possible. A large write is split so that each piece fills a packet,
-    /// because each fragment would carry a longer header. A small one waits for more data, as decided by
-    /// [`Merge`](crate::socket::Merge).
+    /// Accepts as much of a write to a connected stream as possible. A large write is split into pieces that fill a
+    /// packet each; in contrast to the fragments of a message, these need no additional header. A small write may wait
+    /// for more data, as [`Merge`](crate::socket::Merge) decides.
     pub(super) fn send_stream(
         &mut self,
         now: Nanos,
@@ -63,8 +63,8 @@ impl Node {
         Ok(taken)
     }
 
-    /// Sends the collected data of a stream as far as its window and the link allow; the rest is sent at the next acknowledgement
-    /// or when the link has room.
+    /// Sends the collected data of a stream if the connection's window and the link allow it. Otherwise the data is
+    /// sent after the next acknowledgement, or when the link has room. `last` means that nothing else is left to send.
     pub(super) fn push_stream(&mut self, port: Port, last: bool) -> Result<(), SocketError> {
         let Some(c) = self.connection(port) else { return Ok(()) };
         if c.merge.pending.is_empty() {
@@ -90,7 +90,8 @@ impl Node {
         let _ = self.push_stream(port, goes_on);
     }
 
-    /// Sends the collected data of a stream before its connection ends, regardless of congestion: it is at most one packet.
+    /// Sends the collected data of a stream, which is at most one packet, before its connection ends. Congestion does
+    /// not delay it.
     pub(super) fn flush_stream(&mut self, port: Port) {
         let Some(c) = self.connection(port) else { return };
         let (peer, pending) = (c.peer, core::mem::take(&mut c.merge.pending));
@@ -120,7 +121,8 @@ impl Node {
         Ok(())
     }
 
-    /// A message with part of a stream; `None` if the socket is not connected.
+    /// Builds a message that contains part of a stream; `asks` requests an immediate acknowledgement. `None` if the
+    /// socket is not connected.
     fn stream_message(&self, port: Port, piece: &[u8], asks: bool) -> Option<Packet> {
         let socket = self.sockets.get(&port)?;
         let SocketState::Connected(c) = &socket.state else { return None };
@@ -143,8 +145,8 @@ impl Node {
         })
     }
 
-    /// Whether a peer acknowledges immediately on request. False for connections within the node, where there are no
-    /// packets that writes could share.
+    /// Whether a peer acknowledges immediately on request. False for connections within the node: their messages travel
+    /// in no packets, so that merging would save none.
     fn answers_at_once(&self, node: NodeAddr) -> bool {
         self.peers.get(&node).is_some_and(|peer| peer.capabilities.has(Capabilities::NAGLE))
     }

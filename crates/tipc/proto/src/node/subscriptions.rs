@@ -1,7 +1,8 @@
-//! The subscriptions of all subscribers to changes of the name table, indexed by range.
+//! All subscriptions to changes of the name table, indexed by range.
 //!
-//! A change finds the affected subscriptions in a tree of ranges, and a cancellation finds its subscription by the bytes of the request, so that
-//! neither visits the others, even if all subscribe to the same service.
+//! The subscriptions that a change affects are found in a tree of ranges; the subscription that a request cancels is
+//! found by the request's bytes. Neither search visits any other subscription, even if all of them are for the same
+//! service.
 
 use crate::addr::{Port, Scope, ServiceRange, SocketAddr};
 use crate::range_map::RangeMap;
@@ -14,8 +15,8 @@ pub(super) const EVENT_LEN: usize = 48;
 pub(super) const FILTER_PORTS: u32 = 1;
 pub(super) const FILTER_SERVICE: u32 = 2;
 pub(super) const FILTER_CANCEL: u32 = 4;
-/// The first of three filter bits that the kernel uses internally, but accepts in any request: only bindings with
-/// cluster scope, only those with node scope, and no report of existing bindings.
+/// The first of three filter bits that the kernel uses internally, but accepts in any request. They select only
+/// bindings with cluster scope, only bindings with node scope, and no report of existing bindings.
 const FILTER_CLUSTER_SCOPE: u32 = 0x20;
 const FILTER_NODE_SCOPE: u32 = 0x40;
 const FILTER_NO_STATUS: u32 = 0x80;
@@ -29,7 +30,7 @@ pub(super) enum What {
     Timeout = 3,
 }
 
-/// A subscription. It includes the original bytes of the request, which are repeated in every event.
+/// A subscription. It includes the original bytes of the request, which every event repeats.
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     raw: [u8; SUBSCRIPTION_LEN],
@@ -68,7 +69,7 @@ impl Subscription {
         self.filter & without == 0
     }
 
-    /// The part that a subscription and its cancellation share: everything except the cancel bit.
+    /// The key by which a cancellation finds its subscription: the request without the cancel bit.
     fn request(&self) -> [u8; SUBSCRIPTION_LEN] {
         let mut request = self.raw;
         request[16..20].copy_from_slice(&(self.filter & !FILTER_CANCEL).to_be_bytes());
@@ -102,12 +103,13 @@ type Ids = BTreeSet<SubscriptionId>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subscriptions {
     all: BTreeMap<SubscriptionId, Subscription>,
-    /// The numbers of the subscriptions made by each request, for cancellations. Among equal requests, the oldest is
-    /// cancelled first.
+    /// For each request, the numbers of the subscriptions that it made. If there are several, a cancellation removes
+    /// the oldest.
     requests: BTreeMap<(Port, [u8; SUBSCRIPTION_LEN]), BTreeSet<u64>>,
     /// Subscriptions that report every binding, by range.
     of_ports: RangeMap<u64, Ids>,
-    /// Subscriptions that report only when the first binding of a range is added and the last one removed, by range.
+    /// Subscriptions that report only the first binding that is added for a range and the last one that is removed, by
+    /// range.
     of_services: RangeMap<u64, Ids>,
     timers: BTreeSet<(Nanos, SubscriptionId)>,
     next_id: u64,
@@ -206,7 +208,7 @@ impl Subscriptions {
         Some((id.0, gone))
     }
 
-    /// The subscriptions affected by a change of this range's bindings, in the order of their IDs. `range_changed`
+    /// The subscriptions that a change of this range's bindings affects, in the order of their IDs. `range_changed`
     /// means that the range's first binding was added or its last one removed.
     pub(super) fn concerned(&self, range: ServiceRange, range_changed: bool) -> Ids {
         let (lower, upper) = bounds(range);

@@ -1,7 +1,8 @@
-//! The topology service: a socket of the node itself that informs subscribers about bindings, nodes and links.
+//! The topology service: a socket of the node itself that informs subscribers about changes of bindings, nodes and
+//! links.
 //!
-//! The service is bound to {1, 1} with node scope and uses the kernel's protocol: subscriptions of 28 bytes, events of
-//! 48 bytes, and integers in the byte order of the request.
+//! The service is bound to type 1, instance 1, with node scope. It uses the kernel's protocol: subscriptions of 28
+//! bytes, events of 48 bytes, and integers in the byte order of the request.
 
 use super::Node;
 use super::subscriptions::{
@@ -27,7 +28,7 @@ pub(super) const LINK_STATE_SERVICE: u32 = 2;
 pub(super) struct News {
     published: bool,
     binding: Binding,
-    /// Whether this was the first binding of its exact range, or the last one removed.
+    /// Whether the binding was the first one added for its exact range, or the last one removed.
     range_changed: bool,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Topology {
 }
 
 impl Topology {
-    /// If a socket belongs to the service, records that it is ready. Returns whether it belongs to the service.
+    /// Returns whether a socket belongs to the service. If it does, also records that the socket is ready.
     pub(super) fn take_ready(&mut self, port: Port) -> bool {
         let ours = port == self.listener || self.subscribers.contains_key(&port);
         if ours {
@@ -80,7 +81,7 @@ impl Node {
         self.topology.listener = port;
     }
 
-    /// Reports a change of the table to the caller and to subscribers.
+    /// Reports the publication or withdrawal of a binding to the caller, to subscribers and to groups.
     pub(super) fn announce(&mut self, published: bool, binding: Binding) {
         let left = self.names.count_of_range(binding.range);
         let range_changed = left == usize::from(published);
@@ -100,7 +101,7 @@ impl Node {
         }
     }
 
-    /// Does one unit of the service's work.
+    /// Does the next piece of the service's work: serves one ready socket, or reports one change.
     pub(super) fn serve_topology(&mut self, now: Nanos) {
         if let Some(port) = self.topology.ready.pop_front() {
             if port == self.topology.listener {
@@ -136,7 +137,8 @@ impl Node {
         self.flush_subscriber(now, port);
     }
 
-    /// Handles a subscription or a cancellation. Returns false if the subscriber violated the protocol.
+    /// Handles a subscription or a cancellation. Returns false if the subscriber must be disconnected: because the
+    /// request is illegal, or the node has its maximum number of subscriptions.
     fn subscribe(&mut self, now: Nanos, port: Port, mut subscription: Subscription) -> bool {
         let topology = &mut self.topology;
         let Some(unsent) = topology.subscribers.get_mut(&port) else { return false };
@@ -222,7 +224,7 @@ impl Node {
         self.topology.subscribers.remove(&port);
     }
 
-    /// Ends the subscriptions that have timed out.
+    /// Ends the subscriptions that have timed out, and notifies their subscribers.
     pub(super) fn topology_timeouts(&mut self, now: Nanos) {
         while let Some((port, s)) = self.topology.subscriptions.pop_timeout(now) {
             let Some(unsent) = self.topology.subscribers.get_mut(&port) else { continue };
@@ -232,8 +234,8 @@ impl Node {
         }
     }
 
-    /// The binding that represents a link: its instance is the peer's address, and its port number encodes the two
-    /// bearers, the peer's in the upper 16 bits.
+    /// The binding that represents a link. Its instance is the peer's address. Its port number encodes the two bearers:
+    /// the peer's in the upper 16 bits, this node's in the lower ones.
     pub(super) fn link_binding(&self, peer: NodeAddr, own_bearer: u8, peer_bearer: u8) -> Binding {
         let id = u32::from(peer_bearer) << 16 | u32::from(own_bearer);
         let socket = SocketAddr { port: Port(id), node: self.own() };

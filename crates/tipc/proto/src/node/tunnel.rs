@@ -1,11 +1,12 @@
-//! Two links to one peer: nothing is lost, duplicated or reordered when the second comes up (SYNCH) or one fails (FAILOVER).
+//! Two links to one peer: nothing is lost, duplicated or reordered when the second link comes up (SYNCH) or one of them
+//! fails (FAILOVER).
 //!
-//! A source's messages stay on the link that carries its half of the ports. When a half moves to a link that has come
-//! up, two mechanisms keep the order: the sender sends nothing on the new link until the peer has acknowledged
-//! everything sent before on the old one ([`Opening`]); and the receiver delivers nothing from the new link until the
-//! old one has delivered everything sent before ([`Held`]), because the sender may be another implementation, which
-//! need not wait. When a link fails, each end sends its unacknowledged packets through the surviving link, each with
-//! its original number, and the receiver continues the failed link's sequence where it stopped ([`Failover`]).
+//! A socket's messages stay on the link that carries its half of the ports. When a half moves to a link that has come
+//! up, two mechanisms keep the order. The sender sends nothing on the new link until the peer has acknowledged
+//! everything sent earlier on the old link ([`Opening`]). The receiver delivers nothing from the new link until the old
+//! link has delivered everything sent earlier ([`Held`]), because the sender may be another implementation, which need
+//! not wait. When a link fails, each end sends its unacknowledged packets through the surviving link, each with its
+//! original number, and the receiver continues the failed link's sequence where it stopped ([`Failover`]).
 
 use super::Node;
 use crate::addr::{BearerId, NodeAddr};
@@ -19,7 +20,7 @@ use crate::time::Nanos;
 use crate::wire::{Capabilities, ErrorCode, Inbound, Packet, Tunnel, TunnelKind, User, View};
 use alloc::vec::Vec;
 
-/// A link that sends nothing until everything up to a point on another link has been acknowledged.
+/// A link that sends nothing until the peer has acknowledged all packets up to a point on another link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
     pub(super) link: BearerId,
@@ -37,17 +38,18 @@ pub(super) struct Held {
     bytes: usize,
 }
 
-/// A failed link's receiving side, which continues with packets from the surviving one.
+/// The receiving side of a failed link, which continues with packets that arrive through the surviving link.
 #[derive(Clone, Debug)]
 pub(super) struct Failover {
-    /// The failed link's bearer; if this end has no link to fail, a number that no bearer has.
+    /// The failed link's bearer. If the link does not exist at this end, a number that no bearer has.
     dead: BearerId,
     tunnel: BearerId,
     rx: ReceiveQueue,
     reassembly: Reassembly,
-    /// The number of the next expected fragment of a fragmented packet, and the data received so far.
+    /// For a tunnelled packet that arrives in fragments: the number of the next expected fragment, and the data
+    /// received so far.
     pieces: (u16, Vec<u8>),
-    /// Number of the last tunnelled packet on the surviving link; `None` until the first one has arrived.
+    /// Sequence number, on the surviving link, of the last tunnelled packet; `None` until the first one has arrived.
     end: Option<Seq>,
 }
 
@@ -62,7 +64,8 @@ impl Failover {
         self.rx.early_bytes() + self.reassembly.held_bytes() + self.pieces.1.len()
     }
 
-    /// Unwraps a tunnel message. Returns the inner packet if this message completes it, otherwise `None`.
+    /// Unwraps a tunnel message. Returns the inner packet if this message completes it, otherwise `None`. Fails if a
+    /// fragment is not the expected one.
     fn unwrap(&mut self, tunnel: &Tunnel<'_>) -> Result<Option<Vec<u8>>, OutOfStep> {
         if tunnel.fragments == 0 {
             return Ok(Some(tunnel.body.to_vec()));
@@ -84,8 +87,8 @@ impl Failover {
     }
 }
 
-/// Whether a packet is only a dummy: a returned message without a destination port, or a tunnel message that the failed
-/// link itself was carrying, for a failover that has already ended.
+/// Whether a tunnelled packet carries nothing to deliver: it is a dummy (a returned message without a destination
+/// port), or a tunnel message that the failed link was carrying for a failover that has already ended.
 fn is_filler(view: &View<'_>) -> bool {
     match view.user() {
         Some(User::Tunnel) => true,
@@ -99,7 +102,7 @@ fn is_filler(view: &View<'_>) -> bool {
 }
 
 impl Node {
-    /// Keeps a packet that must wait for another link, and otherwise returns it.
+    /// Stores a packet that must wait for another link and returns `None`; returns any other packet.
     pub(super) fn hold_back<'a>(
         &mut self,
         now: Nanos,
@@ -208,7 +211,8 @@ impl Node {
         }
     }
 
-    /// Handles a peer that sends through a tunnel: its end of the other link has failed, so ours must fail too.
+    /// Handles a peer that sends packets of its other link through a tunnel: its end of that link has failed, so this
+    /// end must fail, too.
     fn follow_failover(&mut self, now: Nanos, sender: NodeAddr, tunnel: BearerId) {
         let Some(peer) = self.peers.get_mut(&sender) else { return };
         if peer.failover.is_some() {
@@ -225,7 +229,8 @@ impl Node {
         self.fail_over(now, sender, other.unwrap_or(BearerId(BEARERS_MAX as u8)));
     }
 
-    /// Sends the failed link's packets through the surviving one and expects the same from the peer.
+    /// Sends the failed link's packets through the surviving link, and prepares to receive the peer's packets through
+    /// it.
     pub(super) fn fail_over(&mut self, now: Nanos, addr: NodeAddr, dead: BearerId) {
         let Some(peer) = self.peers.get_mut(&addr) else { return };
         let Some(tunnel) = peer.slots[0] else { return };
@@ -270,7 +275,8 @@ impl Node {
         }
     }
 
-    /// Delivers the packets that are held back, if the other link has delivered everything before them.
+    /// Delivers the packets that are held back if the other link has delivered everything before them, or will deliver
+    /// nothing more.
     pub(super) fn release_if_due(&mut self, now: Nanos, addr: NodeAddr) {
         let Some(peer) = self.peers.get(&addr) else { return };
         let Some(held) = &peer.held else { return };
@@ -293,8 +299,8 @@ impl Node {
 }
 
 impl super::Peer {
-    /// The reassembly of fragments of the link on this bearer. That may be a failed link, whose packets arrive through
-    /// the surviving one.
+    /// The reassembly of the link on this bearer. That link may have failed; its packets then arrive through the
+    /// surviving link.
     pub(super) fn reassembly_of(&mut self, bearer: BearerId) -> Option<&mut Reassembly> {
         if self.failover.as_ref().is_some_and(|failover| failover.dead == bearer) {
             return self.failover.as_mut().map(|failover| &mut failover.reassembly);
@@ -302,7 +308,7 @@ impl super::Peer {
         self.link_mut(bearer).map(|over| over.link.reassembly())
     }
 
-    /// Allows a waiting link to send if the packets that it waits for have been acknowledged, or will not be.
+    /// Allows a waiting link to send if the packets that it waits for have been acknowledged, or never will be.
     pub(super) fn open_if_due(&mut self) {
         let Some(Opening { link, behind, point }) = self.opening else { return };
         if self.link(behind).is_some_and(|l| l.link.is_up() && point.after(l.link.last_acked())) {

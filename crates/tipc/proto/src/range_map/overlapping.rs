@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 /// Iterator over the ranges that overlap another one.
 pub(crate) struct Overlapping<'a, P, V> {
-    /// Tree nodes from the root down, each with the index of its next entry.
+    /// The tree nodes on the path from the root to the current entry, each with the index of its next entry.
     path: Vec<(&'a Tree<P, V>, usize)>,
     lower: P,
     upper: P,

@@ -1,10 +1,10 @@
 //! The search for the first range that contains a point.
 //!
-//! The cost of a search is waiting for memory and for mispredicted branches at the end of a scan. Where the highest
-//! bounds in a tree node increase, as they do for ranges that are disjoint or equally long, the position is
-//! interpolated from their density and then only verified, which reads one cache line and has predictable branches. The
-//! less evenly the bounds are spaced, the further the entry is from the interpolated position. A node whose bounds do
-//! not increase is scanned.
+//! A search spends most of its time waiting for memory, and for branches that are mispredicted at the end of a scan. If
+//! the highest bounds in a tree node increase, as they do for ranges that are disjoint or equally long, the position is
+//! interpolated from the density of the bounds and then only verified, which reads one cache line and has predictable
+//! branches. The less evenly the bounds are spaced, the further the entry is from the interpolated position. A node
+//! whose bounds do not increase is scanned.
 
 use super::{Bounds, FAN_OUT, Leaf, RangeMap, Tree};
 use crate::addr::NodeAddr;
@@ -18,8 +18,8 @@ pub(crate) trait Point: Copy + Ord {
     /// Density, in entries per unit of distance, of `count` points spaced evenly after `from` up to `to`.
     fn pace(count: usize, from: Self, to: Self) -> f32;
 
-    /// Estimated index of the first point that is not below this one, among points that begin at `from` with density
-    /// `pace`.
+    /// Estimated index of the first point that is not below this one, among points that begin at `from` and have
+    /// density `pace`.
     fn place(self, from: Self, pace: f32) -> usize;
 }
 
@@ -38,7 +38,7 @@ impl Point for u64 {
     }
 }
 
-/// Ranges by node are searched comparatively rarely, so they are scanned.
+/// Ranges that are ordered by node are searched rarely, so their positions are not interpolated.
 impl Point for (NodeAddr, u32, u32) {
     const SPREADS: bool = false;
 
@@ -51,8 +51,8 @@ impl Point for (NodeAddr, u32, u32) {
     }
 }
 
-/// Index of the first of the highest bounds that is not below `point`. The bounds increase from `from` with density `pace`; 0 means that
-/// they do not.
+/// Index of the first bound in `highest` that is not below `point`. The bounds increase, beginning at `from`, with
+/// density `pace`; a `pace` of 0 means that they do not increase.
 #[inline]
 fn first_reaching<P: Point>(
     highest: &ArrayVec<P, FAN_OUT>,
@@ -74,7 +74,7 @@ fn first_reaching<P: Point>(
 }
 
 impl<P: Point, V> RangeMap<P, V> {
-    /// Leaf and index of the first range that contains the point: the one with the lowest bounds.
+    /// Finds the range with the lowest bounds that contains the point. Returns its leaf and its index there.
     #[inline]
     fn search(&self, point: P) -> Option<(&Leaf<P, V>, usize)> {
         let mut tree = self.root.as_deref()?;

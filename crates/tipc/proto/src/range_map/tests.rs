@@ -1,4 +1,5 @@
-//! Compares the map with a scan of all entries, and checks that no search reads more of the tree than necessary.
+//! Tests that compare the map with a scan of all entries, and check that no search reads more of the tree than
+//! necessary.
 
 use super::*;
 use alloc::collections::BTreeMap;
@@ -14,7 +15,7 @@ fn filled(ranges: impl IntoIterator<Item = (u64, u64)>) -> RangeMap<u64, u64> {
     map
 }
 
-/// Height of a tree with `count` entries if no node is less than a quarter full.
+/// Maximum height of a tree with `count` entries if every node is at least a quarter full.
 fn levels(count: usize) -> usize {
     (1..).find(|levels| (FAN_OUT / 4).pow(*levels) >= count).unwrap() as usize
 }
@@ -52,7 +53,7 @@ proptest! {
         for bounds in model.keys() {
             map.remove(*bounds);
         }
-        prop_assert!(map.is_empty(), "nothing is left behind");
+        prop_assert!(map.is_empty(), "the map must be empty after all ranges were removed");
     }
 }
 
@@ -81,11 +82,11 @@ proptest! {
 #[test]
 fn rising_entries_fill_their_nodes() {
     let map = filled((0..100_000).map(|n| (n, n)));
-    assert_eq!(map.height(), 4, "32 to the fourth power exceeds a million");
+    assert_eq!(map.height(), 4, "a million entries fit into 4 levels of 32 entries");
     assert_eq!(map.overlapping(0, u64::MAX).count(), 100_000);
 }
 
-/// Ranges that overlap in every way: nested, staggered, with a common end.
+/// Sets of ranges that overlap in different ways: nested, staggered, with a common end.
 fn awkward(count: u64) -> Vec<Vec<(u64, u64)>> {
     vec![
         (0..count).map(|n| (n, n)).collect(),
@@ -110,7 +111,11 @@ fn a_search_reads_the_path_and_what_it_finds() {
             assert_eq!(matches, expected);
             // Every node on the path may hold a single match, and the last path may hold none.
             let most = (matches + 1) * map.height();
-            assert!(found.visited() <= most, "{} nodes for {matches} matches", found.visited());
+            assert!(
+                found.visited() <= most,
+                "the search visited {} tree nodes for {matches} matches",
+                found.visited()
+            );
         }
     }
 }

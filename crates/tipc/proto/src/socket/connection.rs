@@ -1,4 +1,5 @@
-//! Flow control of a connection: how much may still be sent to the peer, and how much of its data has been read.
+//! Flow control of a connection: how much data may still be sent to the peer, and how much of the peer's data has been
+//! read.
 
 use super::Merge;
 use crate::addr::SocketAddr;
@@ -6,8 +7,8 @@ use crate::limits::{CONNECTION_WINDOW, CONNECTION_WINDOW_FIRST};
 use crate::time::Nanos;
 use crate::wire::{Packet, SHORT_HEADER_LEN};
 
-/// Number of 1 KiB blocks that a message with this payload takes. Both ends count the short header, whatever header the message had,
-/// so that their counts agree.
+/// Number of 1 KiB blocks that a message with this payload counts for. Both ends add the length of the short header,
+/// whatever header the message had, so that their counts agree.
 pub(crate) fn blocks(payload_len: usize) -> u16 {
     ((payload_len + SHORT_HEADER_LEN) / 1024 + 1) as u16
 }
@@ -17,9 +18,9 @@ pub(crate) fn blocks(payload_len: usize) -> u16 {
 pub(crate) struct Connecting {
     /// When the request times out.
     pub(crate) deadline: Nanos,
-    /// The request, kept to be repeated if the listener is full.
+    /// The request, stored because it is repeated if the listener is full.
     pub(crate) request: Packet,
-    /// When to repeat the request; `None` unless the listener was full.
+    /// When to repeat the request; `None` unless the listener was full the last time.
     pub(crate) retry_at: Option<Nanos>,
 }
 
@@ -63,8 +64,8 @@ impl Connection {
         self.unread_by_peer = self.unread_by_peer.saturating_add(blocks(payload_len));
     }
 
-    /// Handles an acknowledgement: the peer has read `blocks` blocks and grants this window. Returns whether the
-    /// connection was congested before and is not any more. Ignores the number of blocks if it exceeds what was sent.
+    /// Handles an acknowledgement: the peer has read `blocks` blocks and grants this window. Returns whether this ended
+    /// congestion. Ignores the number of blocks if it exceeds what was sent.
     pub(crate) fn acknowledged(&mut self, blocks: u16, window: u16) -> bool {
         let was = self.is_congested();
         if blocks <= self.unread_by_peer {
@@ -74,9 +75,9 @@ impl Connection {
         was && !self.is_congested()
     }
 
-    /// Accounts for blocks that the application has read. If an acknowledgement is due (after a quarter of the window,
-    /// or immediately if `now` says that the peer requested it), returns its contents: the number of blocks read and
-    /// the window, in blocks.
+    /// Counts blocks that the application has read. If an acknowledgement is due (after a quarter of the window, or
+    /// immediately if `now` says that the peer requested one), returns the contents of the acknowledgement: the number
+    /// of blocks read and the window, in blocks.
     pub(crate) fn read(&mut self, blocks: u16, now: bool) -> Option<(u16, u16)> {
         self.read = self.read.saturating_add(blocks);
         if !now && self.read < self.receive_window / 4 {

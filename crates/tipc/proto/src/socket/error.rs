@@ -5,14 +5,14 @@
 pub enum SocketError {
     /// The socket does not exist.
     BadSocket,
-    /// Nothing to receive, no room to send or no connection to accept: try again after the socket's next
+    /// There is nothing to receive, no room to send, or no connection to accept. Try again after the socket's next
     /// event.
     WouldBlock,
-    /// A send without an address on a socket that has no default destination.
+    /// The call gives no destination, and the socket has no default destination.
     NoDestination,
     /// The message is longer than 66,000 bytes.
     MessageTooLong,
-    /// The name has no binding, or there is no contact with the node.
+    /// No socket is bound to the name, or there is no contact with the node.
     Unreachable,
     /// The socket is not connected.
     NotConnected,
@@ -20,9 +20,9 @@ pub enum SocketError {
     IsConnected,
     /// An earlier connection request is still pending.
     Already,
-    /// The connection request is pending.
+    /// The connection request was sent; its result follows as an event.
     InProgress,
-    /// The connection has ended.
+    /// The connection has ended, so nothing can be sent any more.
     Pipe,
     /// The peer ended the connection without shutting it down.
     ConnectionReset,

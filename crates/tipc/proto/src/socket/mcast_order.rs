@@ -1,9 +1,9 @@
 //! Keeps multicasts in order when their sender switches between broadcast and replicast.
 //!
 //! The two methods use independent links, so the first message sent by the new method could overtake the last one sent
-//! by the old. The sender therefore marks that first message and sends an empty marker message, its twin, by the old
-//! method; the receiver holds back what arrives by one method until the twin from the other shows that nothing older is
-//! in flight there.
+//! by the old method. The sender therefore flags that first message, and sends an empty marker message, its twin, by
+//! the old method. The receiver holds back the messages that arrive by the new method until the twin shows that nothing
+//! older is in flight by the old one.
 
 use crate::addr::{NodeAddr, SocketAddr};
 use crate::limits::{MCAST_SWITCH_WAIT, MESSAGE_OVERHEAD};
@@ -17,8 +17,8 @@ use alloc::vec::Vec;
 pub(crate) enum Arrival {
     /// Deliver the multicast unchanged.
     Deliver,
-    /// Keep the multicast held back. If it is the first one held, the value is the latest time at which it must be
-    /// released, otherwise `None`.
+    /// The multicast is held back. The value is the latest time at which it must be released, or `None` if others were
+    /// already held back.
     Held(Option<Nanos>),
     /// Deliver these messages, in this order.
     Release(Vec<Packet>),
@@ -59,7 +59,7 @@ impl McastOrder {
         self.held_bytes
     }
 
-    /// Handles a multicast from another node; at most `bytes_max` bytes are held back.
+    /// Handles a multicast from another node. At most `bytes_max` bytes are held back.
     pub(crate) fn accept(
         &mut self,
         now: Nanos,
@@ -121,13 +121,13 @@ impl McastOrder {
         released
     }
 
-    /// Returns the messages of a lost node, which wait for twins that will not arrive.
+    /// Removes and returns the messages of a lost node: they wait for twins that will not arrive.
     pub(crate) fn lose(&mut self, node: NodeAddr) -> Vec<Packet> {
         self.release(|h| h.from.node == node)
     }
 
-    /// Removes and returns the messages held back for too long, whose twin was not sent to this node because its
-    /// binding was too new. Also returns the time of the next check.
+    /// Removes and returns the messages that were held back for too long: their twin was not sent to this node, because
+    /// the node's binding was too new. Also returns the time of the next check.
     pub(crate) fn expire(&mut self, now: Nanos) -> (Vec<Packet>, Option<Nanos>) {
         let mut released = Vec::new();
         while let Some(first) = self.held.front().filter(|h| h.until <= now) {
@@ -171,7 +171,7 @@ mod tests {
         Packet::encoded(|out| message.encode(&LinkFields::default(), out))
     }
 
-    /// Passes the messages in this order and returns what was delivered.
+    /// Passes the messages to `order` one after the other, and returns the payloads that were delivered.
     fn run(order: &mut McastOrder, messages: &[(bool, bool, &[u8])]) -> Vec<u8> {
         let mut out = Vec::new();
         for (way, syn, text) in messages {

@@ -1,9 +1,9 @@
 //! Merges small writes to a stream into shared packets.
 //!
-//! A stream begins to merge after several writes during which its peer has sent nothing: one packet requests an
-//! immediate acknowledgement, and until it arrives, written data is collected and sent in full packets only. If the
-//! acknowledgement shows that packets contained fewer than two writes on average, merging was useless; it stops, and
-//! starts again after an increasing number of writes.
+//! A stream begins to merge after several writes during which its peer has sent nothing. One packet then requests an
+//! immediate acknowledgement; until it arrives, written data is collected and sent in full packets only. If the packets
+//! sent until then contained fewer than two writes on average, merging was useless: it stops, and starts again after an
+//! increasing number of writes.
 
 use crate::limits::{MERGE_AFTER_MAX, MERGE_AFTER_WRITES};
 use alloc::vec::Vec;
@@ -15,11 +15,11 @@ pub(crate) struct Merge {
     pub(crate) pending: Vec<u8>,
     /// Number of writes since the peer last sent data.
     oneway: u32,
-    /// Number of writes without data from the peer after which merging begins.
+    /// Number of writes after which merging begins if the peer sends no data.
     begins_after: u32,
     /// Whether a packet has requested an acknowledgement that has not arrived yet.
     awaits_ack: bool,
-    /// Number of writes merged since the last acknowledgement; `packets` is the number of packets that contained them.
+    /// Number of writes merged since the last acknowledgement. `packets` is the number of packets sent since then.
     writes: u32,
     packets: u32,
 }
@@ -51,8 +51,8 @@ impl Merge {
         self.awaits_ack
     }
 
-    /// Counts a packet sent. Returns whether it must request an immediate acknowledgement; `last` means that nothing is left to send and
-    /// writes are being merged.
+    /// Counts a packet sent. Returns whether it must request an immediate acknowledgement. `last` means that writes are
+    /// being merged and nothing else is left to send.
     pub(crate) const fn packet_sent(&mut self, last: bool) -> bool {
         self.packets = self.packets.saturating_add(1);
         let asks = last && !self.awaits_ack;
@@ -63,13 +63,13 @@ impl Merge {
         asks
     }
 
-    /// Records data from the peer: this is a dialogue, which merging would only delay.
+    /// Records that the peer has sent data: the two ends alternate, and merging would only delay them.
     pub(crate) const fn heard(&mut self) {
         self.oneway = 0;
     }
 
-    /// Handles an acknowledgement that was requested by a packet. Returns whether merging continues, in which case the
-    /// next packet requests another one.
+    /// Handles an acknowledgement that a packet requested. Returns whether merging continues; if so, the next packet
+    /// requests another acknowledgement.
     pub(crate) fn acknowledged(&mut self) -> bool {
         if !core::mem::take(&mut self.awaits_ack) {
             return false;
@@ -99,14 +99,14 @@ mod tests {
         }
         assert!(!m.begin_write(false), "a write larger than a packet is sent unmerged");
         assert!(m.begin_write(true) && !m.holds());
-        assert!(m.packet_sent(true), "the first one requests an acknowledgement");
+        assert!(m.packet_sent(true), "the first packet requests an acknowledgement");
         assert!(m.holds());
         for _ in 0..30 {
             assert!(m.begin_write(true));
         }
         assert!(!m.packet_sent(true), "one acknowledgement is enough");
         assert!(m.acknowledged(), "30 writes in one packet are useful");
-        assert!(!m.acknowledged(), "no further one was requested");
+        assert!(!m.acknowledged(), "no other acknowledgement was requested");
     }
 
     #[test]

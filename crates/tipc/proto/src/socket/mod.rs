@@ -1,4 +1,5 @@
-//! Sockets, as used by applications. The node routes messages; a socket queues them and keeps the state of its connection.
+//! Sockets as applications use them. The node routes messages; a socket queues them, and stores the state of its
+//! connection.
 
 mod connection;
 mod error;
@@ -27,9 +28,9 @@ use alloc::vec::Vec;
 /// Kind of a socket, which determines the service that it provides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum SocketKind {
-    /// Connectionless messages, reliable until a receiver's buffer is full.
+    /// Connectionless messages, reliable unless the receiver's buffer is full.
     Rdm,
-    /// Like RDM, but the sender may drop messages instead of waiting.
+    /// Like RDM, but messages may be dropped when a link is congested, so that the sender does not wait.
     Dgram,
     /// A connection that preserves message boundaries.
     Seqpacket,
@@ -62,43 +63,44 @@ pub enum Address {
     Range(ServiceRange),
 }
 
-/// What a socket received: a message, one that was returned, or an event of its connection or group.
+/// What a socket received: a message, a returned message, or an event of its connection or group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Received {
     /// The sending socket, or for a returned message the socket that rejected it.
     pub from: SocketAddr,
     /// The service that the sender addressed; `None` for messages to a port.
     pub service: Option<ServiceRange>,
-    /// [`ErrorCode::Ok`] for received data; otherwise why this message, which we had sent, was returned.
+    /// [`ErrorCode::Ok`] for received data; otherwise the reason why this message, which we had sent, was returned.
     pub error: ErrorCode,
     /// The payload, possibly cut in a returned message. Empty, with [`ErrorCode::ConnShutdown`], at the end of a connection that
     /// the peer shut down.
     pub payload: Vec<u8>,
-    /// The sending member if the message was received in a group.
+    /// The sending member if the message was received in a group; `None` otherwise.
     pub group: Option<GroupSource>,
-    /// The message was longer than the caller's limit, and the rest was discarded.
+    /// Whether the message was longer than the caller's limit, so that the rest was discarded.
     pub truncated: bool,
 }
 
-/// Operations that would not block on a socket.
+/// Which operations on a socket would not block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Readiness {
-    /// A message, the end of a connection or a connection request is waiting.
+    /// Whether a message, the end of a connection or a connection request is waiting.
     pub readable: bool,
-    /// A send would be accepted, as far as the socket's own state is concerned.
+    /// Whether a send would be accepted, as far as the socket's own state is concerned. A congested link may still
+    /// refuse it.
     pub writable: bool,
-    /// The connection has ended.
+    /// Whether the connection has ended.
     pub hangup: bool,
 }
 
 /// State of a socket.
 #[derive(Clone, Debug)]
 pub(crate) enum SocketState {
-    /// New, or of a connectionless kind.
+    /// Newly opened, or of a connectionless kind.
     Open,
-    /// Listens: connection requests wait in the socket's queue to be accepted.
+    /// Listening: connection requests wait in the socket's queue to be accepted.
     Listening,
-    /// Has requested a connection.
+    /// The socket has requested a connection and waits for the answer.
     Connecting(Connecting),
     /// The socket's connection is established.
     Connected(Connection),
@@ -144,12 +146,12 @@ pub(crate) struct Socket {
     pub(crate) group: Option<Group>,
     /// Number of the first broadcast in the next group that the socket joins.
     pub(crate) group_next: Seq,
-    /// Traffic sent through the socket; `received` is the traffic received, including returned messages.
+    /// Traffic sent through the socket. `received` is the traffic that it has received, including returned messages.
     pub(crate) sent: Traffic,
     pub(crate) received: Traffic,
     queue: VecDeque<Queued>,
     queue_bytes: usize,
-    /// Bytes of the first message that a stream reader has already consumed.
+    /// Number of bytes of the first message that the reader of a stream has already consumed.
     taken: usize,
 }
 
@@ -174,7 +176,7 @@ impl Socket {
         }
     }
 
-    /// Whether there is room for a message of this importance.
+    /// Whether the receive queue has room for a message of this importance.
     pub(crate) fn has_room(&self, importance: Importance) -> bool {
         match &self.group {
             Some(group) => self.queue_bytes < group.receive_bytes(),
@@ -196,12 +198,13 @@ impl Socket {
         self.queue.push_back(queued);
     }
 
-    /// Removes the next message of a socket that is in no group.
+    /// Removes and returns the next message of a socket that is in no group.
     pub(crate) fn pop(&mut self) -> Option<Packet> {
         self.pop_member().and_then(|(message, _)| message)
     }
 
-    /// Removes the next item: a message and, for a group message, its sender; or a membership event, which has no message.
+    /// Removes and returns the next item: a message and, for a group message, its sender; or a membership event, which
+    /// has no message.
     pub(crate) fn pop_member(&mut self) -> Option<(Option<Packet>, Option<FromMember>)> {
         let queued = self.queue.pop_front()?;
         self.queue_bytes -= queued.cost();
@@ -241,8 +244,8 @@ impl Socket {
         }
     }
 
-    /// Removes the next message, or up to `max` bytes of a stream. The second value is the number of blocks read, for flow
-    /// control.
+    /// Removes and returns the next message, or up to `max` bytes of a stream. The second value is the number of blocks
+    /// read, for flow control.
     pub(crate) fn take(&mut self, max: usize) -> Result<(Received, u16), SocketError> {
         if matches!(self.state, SocketState::Listening) {
             return Err(SocketError::Invalid);
@@ -313,7 +316,7 @@ impl Socket {
     }
 }
 
-/// A membership event as a received message.
+/// Converts a membership event into a received message.
 fn news(from: SocketAddr, source: GroupSource) -> Received {
     Received {
         from,

@@ -8,12 +8,12 @@ use core::time::Duration;
 /// How multicasts are sent to other nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum MulticastMethod {
-    /// Chosen for each message by the number of destination nodes.
+    /// The method is chosen for each message by the number of destination nodes.
     #[default]
     Automatic,
-    /// Once over the broadcast link, if the media support broadcasts.
+    /// Each multicast is sent once over the broadcast link, if the media support broadcasts.
     Broadcast,
-    /// As one copy to each node.
+    /// Each multicast is sent as one copy to each node.
     Replicast,
 }
 
@@ -22,17 +22,17 @@ pub enum MulticastMethod {
 pub struct SocketOptions {
     /// Importance of messages sent.
     pub importance: Importance,
-    /// Messages may be dropped when the link is congested.
+    /// Whether the socket's messages may be dropped when the link is congested.
     pub src_droppable: bool,
-    /// Messages that cannot be delivered are dropped instead of returned.
+    /// Whether messages that cannot be delivered are dropped instead of returned.
     pub dest_droppable: bool,
     /// How long to wait for the answer to a connection request.
     pub connect_timeout: Duration,
     /// Receive queue limit for low-importance messages, in bytes.
     pub receive_bytes: usize,
-    /// How multicasts are sent.
+    /// How the socket's multicasts are sent.
     pub multicast: MulticastMethod,
-    /// Small writes to a stream are not merged.
+    /// Whether small writes to a stream are sent immediately instead of merged.
     pub nodelay: bool,
     /// How long a broadcast to a group waits for a slow member before the socket sends LEAVE to that member and
     /// continues with the others. `None` waits for ever, as Linux does.

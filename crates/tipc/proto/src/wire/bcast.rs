@@ -1,4 +1,5 @@
-//! `BCAST_PROTOCOL`: the first sequenced packet after a link has come up. It tells the peer which broadcast to expect next.
+//! `BCAST_PROTOCOL`: the first sequenced packet after a link has come up. It informs the peer which broadcast to expect
+//! next.
 
 use super::frame::LinkFields;
 use super::header::{HeaderWords, View, WireError};
@@ -12,15 +13,15 @@ use alloc::vec::Vec;
 pub struct BcastInit {
     /// The node to which the message is sent.
     pub dest: NodeAddr,
-    /// Last broadcast sent so far; the destination expects the one after it.
+    /// Last broadcast sent so far. The destination expects the next one.
     pub last_bcast: Seq,
-    /// The broadcast acknowledgement in this packet is not valid yet.
+    /// Whether the broadcast acknowledgement in this packet is not valid yet.
     pub bcast_ack_invalid: bool,
 }
 
 impl BcastInit {
-    /// Decodes the message. The legacy negative acknowledgement with the same user is refused: peers that report gaps in STATE
-    /// never send it.
+    /// Decodes the message. The older negative acknowledgement, which has the same user, is refused: peers that report
+    /// gaps in STATE messages never send it.
     ///
     /// # Errors
     /// If the header is not 40 bytes long or the type is not STATE.

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 pub struct Bundle<'a> {
     /// The node to which all messages of the bundle are sent.
     pub dest: NodeAddr,
-    /// Common importance of the messages (the kernel also uses 4, "system", here).
+    /// The importance of all messages in the bundle. Kernels also send 4 ("system") here.
     pub importance: u8,
     /// Number of messages in the bundle.
     pub count: u16,
@@ -53,8 +53,8 @@ impl<'a> Bundle<'a> {
         h
     }
 
-    /// Iterates over the messages in order. Ends after `count` messages, or at the first malformed one, for which it
-    /// yields an error.
+    /// Iterates over the messages in order. Ends after `count` messages. If a message is malformed, yields an error and
+    /// ends there.
     pub fn items(&self) -> BundleItems<'a> {
         BundleItems { rest: self.body, left: self.count }
     }
@@ -93,7 +93,7 @@ const CAPACITY_FIRST: usize = 1_500;
 /// Collects messages into a bundle, directly in the buffer that becomes the packet.
 #[derive(Clone, Debug, Default)]
 pub struct BundleBuilder {
-    /// Empty, or space for the header followed by the messages.
+    /// Empty, or space for the header, followed by the messages.
     packet: Vec<u8>,
     count: u16,
 }
@@ -120,7 +120,7 @@ impl BundleBuilder {
         self.packet.len()
     }
 
-    /// The bundle, addressed to `dest`.
+    /// The messages collected so far as a bundle, addressed to `dest`.
     pub fn bundle(&self, dest: NodeAddr, importance: u8) -> Bundle<'_> {
         let body = self.packet.get(super::NAMED_HEADER_LEN..).unwrap_or(&[]);
         Bundle { dest, importance, count: self.count, body }
@@ -154,7 +154,10 @@ mod tests {
         let mut builder = BundleBuilder::default();
         assert!(builder.try_push(&message, 120));
         assert!(builder.try_push(&message, 120));
-        assert!(!builder.try_push(&message, 120), "40 of header and 2 x 40 fill the packet");
+        assert!(
+            !builder.try_push(&message, 120),
+            "the header of 40 bytes and two messages of 40 bytes fill the packet"
+        );
         let bundle = builder.bundle(NodeAddr(1), 0);
         let items: Vec<_> = bundle.items().map(|v| v.unwrap().bytes().to_vec()).collect();
         assert_eq!(items, [message.clone(), message]);

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 /// Kind of a connection management message, with its fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ConnManagerKind {
-    /// Asks whether the other end still exists.
+    /// Queries whether the other end still exists.
     #[default]
     Probe,
     /// Answer to a probe.
@@ -21,7 +21,7 @@ pub enum ConnManagerKind {
         blocks: u16,
         /// New size of the window, in blocks.
         window: u16,
-        /// Set in the answer to a message that requested an immediate acknowledgement.
+        /// Whether this answers a message that requested an immediate acknowledgement.
         nagle: bool,
     },
 }
@@ -31,7 +31,7 @@ pub enum ConnManagerKind {
 pub struct ConnManager {
     /// Kind of the message.
     pub kind: ConnManagerKind,
-    /// Error code if the message was returned because the connection no longer exists.
+    /// Why the message was returned: the connection no longer exists. [`ErrorCode::Ok`] if it was not returned.
     pub error: ErrorCode,
     /// Socket at the sending end.
     pub orig: SocketAddr,

@@ -1,4 +1,4 @@
-//! Application data: between connected sockets, to a port, to a service, to a range, within a group.
+//! Messages of applications: between connected sockets, to a port, to a service, to a range, or within a group.
 
 use super::frame::LinkFields;
 use super::header::{HeaderWords, View, WireError};
@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 /// Destination of a data message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DataKind {
-    /// The other end of a connection; the nodes are those of the link.
+    /// The other end of a connection. Its node and the sender's are those of the link.
     Conn,
-    /// A returned connection message, with the node addresses added to its header.
+    /// A returned message of a connection. The node addresses were added to its header.
     ConnReturned {
         /// The node that returns the message.
         orig: NodeAddr,
@@ -48,7 +48,7 @@ pub enum DataKind {
     },
     /// All members of a group, the members with one instance, or a single member.
     Group {
-        /// Which members of the group are addressed.
+        /// Which members of the group the message is for.
         cast: GroupCast,
         /// Node of the sending member.
         orig: NodeAddr,
@@ -56,11 +56,11 @@ pub enum DataKind {
         dest: NodeAddr,
         /// Service type that identifies the group.
         group: u32,
-        /// Instance of the addressed members.
+        /// Instance of the addressed members, for a multicast.
         instance: u32,
-        /// The sender's broadcast number (for unicast: the number of its next broadcast).
+        /// The number of this broadcast or multicast; in a unicast, the number of the sender's next broadcast.
         number: Seq,
-        /// Requests an acknowledgement of this broadcast.
+        /// Whether this broadcast requests an acknowledgement.
         ack_required: bool,
     },
 }
@@ -81,18 +81,18 @@ pub enum GroupCast {
 pub struct DataMessage<'a> {
     /// Importance set by the sender.
     pub importance: Importance,
-    /// If set, the message is dropped rather than returned to the sender when it cannot be delivered.
+    /// Whether the message is dropped instead of returned to the sender if it cannot be delivered.
     pub dest_droppable: bool,
-    /// Bit 18: the sender may drop the message (datagrams), requests an immediate acknowledgement (connections), or
-    /// marks the message as a replicast copy (multicast).
+    /// Bit 18 of the first word. Its meaning depends on the kind: a datagram may be dropped when a link is congested; a
+    /// message on a connection requests an immediate acknowledgement; a multicast is a replicast copy.
     pub flag18: bool,
-    /// Set in the first message of a connection, and in the first one after a change of the multicast method.
+    /// Whether this is the first message of a connection, or the first one after a change of the multicast method.
     pub syn: bool,
-    /// Why the message was returned.
+    /// Why the message was returned; [`ErrorCode::Ok`] if it was not.
     pub error: ErrorCode,
     /// How many times the message has been forwarded to another binding.
     pub reroutes: u8,
-    /// Scope of the lookup: 2 cluster, 3 node, 0 if none applies.
+    /// Scope of the lookup: 2 for the cluster, 3 for the node, 0 if the message has no lookup.
     pub lookup_scope: u8,
     /// Port of the sender.
     pub orig_port: Port,
@@ -100,7 +100,7 @@ pub struct DataMessage<'a> {
     pub dest_port: Port,
     /// Kind of destination, with the rest of the address.
     pub kind: DataKind,
-    /// The application's bytes; of a returned message, possibly only the first ones.
+    /// The application's bytes. A returned message may contain only the first ones.
     pub payload: &'a [u8],
 }
 
@@ -108,7 +108,7 @@ impl<'a> DataMessage<'a> {
     /// Decodes a data message.
     ///
     /// # Errors
-    /// If the header length does not fit the type, the type is never sent between nodes, or a field is illegal.
+    /// If the header length does not match the type, the type is never sent between nodes, or a field is illegal.
     pub fn decode(view: &View<'a>, importance: Importance) -> Result<Self, WireError> {
         let (orig, dest) = (NodeAddr(view.word(6)), NodeAddr(view.word(7)));
         let group = |cast| DataKind::Group {

@@ -1,17 +1,18 @@
-//! `LINK_CONFIG`: neighbour discovery and address negotiation. A header of 60 bytes followed by the 128-bit identity.
+//! `LINK_CONFIG`: neighbour discovery and address negotiation. A message consists of a header of 60 bytes and the
+//! 128-bit identity of its sender.
 
 use super::header::{HeaderWords, View, WireError};
 use super::user::User;
 use crate::addr::{MediaAddr, NetworkId, NodeAddr, NodeId};
 use alloc::vec::Vec;
 
-/// Optional protocol features that a node supports. If a peer lacks one that is not [required](crate::node::REQUIRED),
-/// its older alternative is used.
+/// A set of optional protocol features that a node supports. If a peer lacks a feature that is not
+/// [required](crate::node::REQUIRED), an older alternative to that feature is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub struct Capabilities(u16);
 
 impl Capabilities {
-    /// The SYN bit in the first message of a connection.
+    /// The first message of a connection has the SYN bit.
     pub const SYN: Self = Self(0x001);
     /// An explicit message opens the broadcast receive link.
     pub const BCAST_SYNCH: Self = Self(0x002);
@@ -38,7 +39,7 @@ impl Capabilities {
     /// All capabilities announced by Linux 6.1.
     pub const LINUX_6_1: Self = Self(0xfff);
 
-    /// Creates a set from the 13 bits on the wire; unknown bits are kept.
+    /// Creates a set from the 13 bits on the wire. Unknown bits are preserved.
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits & 0x1fff)
     }
@@ -75,15 +76,15 @@ impl Capabilities {
 /// The kinds of discovery message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiscoveryKind {
-    /// Announces the sender and asks other nodes to respond.
+    /// Announces the sender, and requests a response from other nodes.
     Request,
-    /// Answers a request; sent only to the node that asked.
+    /// Answers a request. Sent only to the node that made it.
     Response,
-    /// Asks whether an address is free.
+    /// Queries whether an address is free.
     Trial,
     /// Refuses an address that is already in use and suggests another one.
     TrialFail {
-        /// An address that is free as far as the refusing node knows.
+        /// An address that is free, as far as the refusing node knows.
         suggested: NodeAddr,
     },
 }
@@ -96,24 +97,24 @@ pub struct Discovery {
     /// Capabilities of the sender.
     pub capabilities: Capabilities,
     /// Random number chosen when the sender started. Bit 15 always equals [`Capabilities::SYN`], because the two fields
-    /// overlap.
+    /// share this bit.
     pub signature: u16,
-    /// Destination: 0 for any node, otherwise one node's address.
+    /// The destination node's address; 0 for any node.
     pub domain: NodeAddr,
-    /// The sender's address, or its trial address during the trial.
+    /// The sender's address; during its address trial, the address that it tries.
     pub sender: NodeAddr,
     /// Network ID of the cluster.
     pub network: NetworkId,
     /// Address for unicast frames to the sender.
     pub media: MediaAddr,
-    /// The kernel's hash of a network namespace; only used between kernels.
+    /// The kernel's hash of its network namespace; used only between kernels.
     pub net_hash: u32,
     /// Identity of the sender.
     pub id: NodeId,
 }
 
 impl Discovery {
-    /// Adjusts a random signature so that the overlapping capability bit is correct.
+    /// Derives a signature from a random number: sets bit 15 to the capability bit that overlaps it.
     pub const fn legal_signature(random: u16, capabilities: Capabilities) -> u16 {
         random & 0x7fff | (capabilities.0 & 1) << 15
     }

@@ -17,7 +17,7 @@ pub enum FragmentKind {
     Last,
 }
 
-/// A fragment. The fragments of a message are consecutive on the link.
+/// A fragment of a message. All fragments of a message follow each other on the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment<'a> {
     /// Position within the message.
@@ -26,7 +26,7 @@ pub struct Fragment<'a> {
     pub dest: NodeAddr,
     /// Number of the fragment within the message, starting at 1.
     pub number: u16,
-    /// Importance of the message.
+    /// Importance of the whole message.
     pub importance: u8,
     /// This fragment's part of the message.
     pub body: &'a [u8],

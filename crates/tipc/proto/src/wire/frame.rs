@@ -1,4 +1,4 @@
-//! Whole frames: any message together with the link's own fields.
+//! Whole frames: a message of any kind, together with the link's own fields.
 
 use super::{
     BcastInit, Bundle, ConnManager, DataMessage, Discovery, Fragment, GroupProtocol, HeaderWords,
@@ -11,15 +11,15 @@ use alloc::vec::Vec;
 /// The fields that a link adds to a message: sender, sequence number and acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkFields {
-    /// The node that sent the frame, which for a broadcast is also its origin.
+    /// The node that sent the frame. For a broadcast, this is also the node of origin.
     pub sender: NodeAddr,
     /// Sequence number on the unicast link, or on the broadcast link if `broadcast` is set.
     pub seq: Seq,
-    /// Last in-sequence unicast packet received.
+    /// Last unicast packet received in sequence from the destination.
     pub ack: Seq,
-    /// Last in-sequence broadcast received from the destination.
+    /// Last broadcast received in sequence from the destination.
     pub bcast_ack: Seq,
-    /// Network ID; set only in packets of the broadcast link.
+    /// Network ID in a packet of the broadcast link; `None` in any other packet.
     pub broadcast: Option<NetworkId>,
 }
 
@@ -76,7 +76,7 @@ pub enum Message<'a> {
     Conn(ConnManager),
     /// Group membership and flow control.
     Group(GroupProtocol),
-    /// Synchronises with, or carries packets of, another link to the same peer.
+    /// Synchronises this link with another link to the same peer, or carries packets of that link.
     Tunnel(Tunnel<'a>),
     /// Bindings of the sending node that are new or have been withdrawn.
     Names(NameMessage<'a>),
@@ -88,7 +88,7 @@ impl<'a> Message<'a> {
     /// Decodes a message that is neither discovery nor link protocol.
     ///
     /// # Errors
-    /// [`WireError`] tells which rule is violated.
+    /// [`WireError`] says which rule the input violates.
     pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
         Ok(match view.user() {
             Some(User::Data(importance)) => Self::Data(DataMessage::decode(view, importance)?),
@@ -135,7 +135,7 @@ impl<'a> Frame<'a> {
     /// Decodes a frame.
     ///
     /// # Errors
-    /// [`WireError`] tells which rule is violated.
+    /// [`WireError`] says which rule the input violates.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
         let view = View::parse(bytes)?;
         Ok(match view.user() {

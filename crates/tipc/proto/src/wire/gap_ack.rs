@@ -6,7 +6,7 @@ use crate::seq::Seq;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
-/// One block: a run of received packets and the gap after it.
+/// A run of consecutive received packets, and the gap after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GapAck {
     /// Last packet of the run.
@@ -15,7 +15,7 @@ pub struct GapAck {
     pub gap: u16,
 }
 
-/// The gap-ack record: blocks for the broadcast link and for the unicast link.
+/// The gap-ack record: the blocks for the broadcast link and for the unicast link.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct GapAckBlocks {
     /// Runs received on the broadcast link.
@@ -25,21 +25,21 @@ pub struct GapAckBlocks {
 }
 
 impl GapAckBlocks {
-    /// Length of the encoded record in bytes.
+    /// Length of the encoded record, in bytes.
     pub fn len(&self) -> usize {
         4 * (1 + self.bcast.len() + self.unicast.len())
     }
 
-    /// Whether there is nothing to report. Such a record is still sent: the kernel requires one.
+    /// Whether there is nothing to report. An empty record is still sent, because the kernel requires one.
     pub fn is_empty(&self) -> bool {
         self.bcast.is_empty() && self.unicast.is_empty()
     }
 
-    /// Decodes the record at the start of a STATE body. Returns it together with its length in bytes; a record whose counts do
-    /// not match its length is ignored, as in the kernel.
+    /// Decodes the record at the start of a STATE body. Returns the record and its length in bytes. If the record's
+    /// counts do not match its length, the returned record is empty, as in the kernel.
     ///
     /// # Errors
-    /// If the record is longer than the body, or shorter than its own first word.
+    /// If the record is longer than the body, shorter than its own first word, or has too many blocks.
     pub fn decode(body: &[u8]) -> Result<(Self, usize), WireError> {
         let head: [u8; 4] =
             body.get(..4).and_then(|b| b.try_into().ok()).ok_or(WireError::Truncated)?;

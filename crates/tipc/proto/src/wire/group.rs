@@ -7,7 +7,7 @@ use crate::addr::{NodeAddr, Port, SocketAddr};
 use crate::seq::Seq;
 use alloc::vec::Vec;
 
-/// Kind of a group protocol message, with its fields. Windows are in blocks of 1 KiB.
+/// Kind of a group protocol message, with its fields. Windows are counted in blocks of 1 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupProtocolKind {
     /// Announces the sender as a member.
@@ -19,23 +19,22 @@ pub enum GroupProtocolKind {
     },
     /// Announces that the sender leaves the group.
     Leave {
-        /// Number that the sender's next broadcast would have: the sender's last broadcast in this group is the one
-        /// before it.
+        /// The number after that of the sender's last broadcast in this group.
         sync: Seq,
     },
-    /// Extends the window within which the addressee of this message may send to its sender.
+    /// Grants the receiver of this message more blocks to send to the member that sent it.
     Advertise {
-        /// Number of blocks granted in addition.
+        /// Number of additional blocks granted.
         window: u16,
     },
-    /// Acknowledges broadcasts that the addressee sent to the group.
+    /// Acknowledges broadcasts that the receiver of this message sent to the group.
     Ack {
         /// Number of the next expected broadcast.
         next: Seq,
     },
-    /// Asks a member to return its unused window.
+    /// Requests a member to return its unused window.
     Reclaim,
-    /// Returns the part of a window that was advertised and not used, as requested with [`Self::Reclaim`].
+    /// Returns the unused part of a window, as [`Self::Reclaim`] requested.
     Remit {
         /// Number of blocks returned.
         window: u16,

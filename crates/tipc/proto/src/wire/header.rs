@@ -1,4 +1,4 @@
-//! Header words: a checked view for reading, and an array of words for writing.
+//! Header words: a checked view to read them, and an array to write them.
 
 use super::user::{ErrorCode, User};
 use crate::addr::{NodeAddr, Port};
@@ -6,12 +6,12 @@ use crate::limits::WIRE_MESSAGE_LEN_MAX;
 use crate::seq::Seq;
 use alloc::vec::Vec;
 
-/// Why data is not a legal message.
+/// Why the input is not a legal message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum WireError {
-    /// The input is shorter than the header or than the size field says.
+    /// The input is shorter than the header, or than the size field says.
     Truncated,
-    /// The version is not 2. Version 7 marks an encrypted message.
+    /// The version is not 2. Version 7 indicates an encrypted message.
     Version(u8),
     /// The header length is outside 24..=60 or not allowed for this user.
     HeaderLen,
@@ -45,7 +45,8 @@ const VERSION: u32 = 2;
 
 /// A received message, checked and cut to its size.
 ///
-/// Words beyond the header read as 0, so no accessor can fail; which words are meaningful depends on user and type.
+/// Words beyond the header read as 0, so no accessor can fail. Which words have a meaning depends on the message's user
+/// and type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct View<'a> {
     bytes: &'a [u8],
@@ -57,7 +58,7 @@ impl<'a> View<'a> {
     /// off.
     ///
     /// # Errors
-    /// [`WireError`] tells which rule is violated.
+    /// [`WireError`] says which rule the input violates.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         let first: [u8; 4] =
             bytes.get(..4).and_then(|b| b.try_into().ok()).ok_or(WireError::Truncated)?;
@@ -111,7 +112,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Bits of word `n`, shifted right by `shift` and masked.
+    /// The field `mask << shift` of word `n`, as a number.
     pub fn bits(&self, n: usize, shift: u32, mask: u32) -> u32 {
         self.word(n) >> shift & mask
     }
@@ -157,12 +158,13 @@ impl<'a> View<'a> {
         ErrorCode::from_number(self.bits(1, 25, 15))
     }
 
-    /// Acknowledges the destination's broadcasts up to and including this number.
+    /// The acknowledgement of the destination's broadcasts: all up to and including this number have been received.
     pub fn bcast_ack(&self) -> Seq {
         Seq(self.bits(1, 0, 0xffff) as u16)
     }
 
-    /// Acknowledges the destination's unicast packets up to and including this number.
+    /// The acknowledgement of the destination's unicast packets: all up to and including this number have been
+    /// received.
     pub fn ack(&self) -> Seq {
         Seq(self.bits(2, 16, 0xffff) as u16)
     }
@@ -182,12 +184,12 @@ impl<'a> View<'a> {
         Port(self.word(4))
     }
 
-    /// The receiving port (not in broadcasts, where this word holds the network ID).
+    /// The receiving port. In a broadcast, this word contains the network ID instead.
     pub fn dest_port(&self) -> Port {
         Port(self.word(5))
     }
 
-    /// The originating node: word 6, or the sender if the header is short.
+    /// The node of origin: word 6 or, if the header is short, the sending node.
     pub fn orig_node(&self) -> NodeAddr {
         if self.header_len > super::SHORT_HEADER_LEN {
             NodeAddr(self.word(6))
@@ -196,7 +198,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The destination node; `None` if the header is short and the link implies it.
+    /// The destination node. `None` if the header is short: the destination is then the other end of the link.
     pub fn dest_node(&self) -> Option<NodeAddr> {
         (self.header_len > super::SHORT_HEADER_LEN).then(|| NodeAddr(self.word(7)))
     }
@@ -221,21 +223,21 @@ impl HeaderWords {
         header
     }
 
-    /// Replaces the bits `mask << shift` of word `n`.
+    /// Replaces the field `mask << shift` of word `n`.
     pub fn set(&mut self, n: usize, shift: u32, mask: u32, value: u32) -> &mut Self {
         let word = &mut self.words[n];
         *word = *word & !(mask << shift) | (value & mask) << shift;
         self
     }
 
-    /// Replaces word `n`, counted from 0 and below 15; only the words of the header's length are sent.
+    /// Replaces word `n`, counted from 0 and less than 15. Words beyond the header's length are not sent.
     pub fn set_word(&mut self, n: usize, value: u32) -> &mut Self {
         self.words[n] = value;
         self
     }
 
-    /// Writes the header over the start of a packet that already has its body. Does nothing if the input is shorter than the
-    /// header.
+    /// Writes the header to the start of a packet that already contains the body. Does nothing if the packet is shorter
+    /// than the header.
     pub fn write_over(&mut self, packet: &mut [u8]) {
         self.set(0, 0, 0x1_ffff, packet.len() as u32);
         if packet.len() >= self.count * 4 {

@@ -10,7 +10,7 @@ use arrayvec::ArrayVec;
 
 /// The name of the interface at one end of a link: up to 15 bytes, terminated by a NUL.
 ///
-/// Kernels leave old stack contents after the NUL, so two fields are equal if the text before it is.
+/// Kernels leave old stack contents after the NUL, so two names are equal if the text before the NUL is equal.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InterfaceName(ArrayVec<u8, 15>);
 
@@ -38,14 +38,14 @@ impl InterfaceName {
 pub struct Reset {
     /// Largest packet that the sender accepts, in bytes; a multiple of 4.
     pub max_packet: usize,
-    /// The sender's interface. The kernel drops messages without one.
+    /// Name of the sender's interface. The kernel drops messages without a name.
     pub interface: InterfaceName,
 }
 
-/// What a STATE message adds to the fields of every link protocol message.
+/// Additional fields of a STATE message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct State<'a> {
-    /// Requests an immediate answer.
+    /// Whether the message requests an immediate answer.
     pub probe: bool,
     /// Whether the message is a probe or the answer to one.
     pub keepalive: bool,
@@ -53,7 +53,7 @@ pub struct State<'a> {
     pub gap: u16,
     /// Number of broadcast packets missing after the acknowledged one (10 bits).
     pub bcast_gap: u16,
-    /// The body: a gap-ack record if both sides support it, then an optional monitor record.
+    /// The body: a gap-ack record if both ends support it, then optionally a monitor record.
     pub body: &'a [u8],
 }
 
@@ -74,7 +74,7 @@ pub enum LinkProtocolKind<'a> {
     State(State<'a>),
     /// The sender's end is down.
     Reset(Reset),
-    /// The sender's end is ready; carries the number of the session that it answers.
+    /// The sender's end is ready. The number is the session that it answers.
     Activate(Reset, Option<u16>),
 }
 
@@ -87,22 +87,22 @@ pub struct LinkProtocol<'a> {
     pub dest: NodeAddr,
     /// The sender's session: initially random, incremented at each reset.
     pub session: u16,
-    /// Last in-sequence packet received on the link.
+    /// Last packet received in sequence on the link.
     pub ack: Seq,
-    /// In STATE, the number of this message within the session; in RESET and ACTIVATE, the next packet plus 32767.
+    /// In STATE, the number of this message within the session. In RESET and ACTIVATE, the number of the next packet
+    /// plus 32767.
     pub seq: Seq,
-    /// Last in-sequence broadcast received from the destination (not in ACTIVATE, where the session takes its
-    /// place).
+    /// Last broadcast received in sequence from the destination. In ACTIVATE, the session takes its place.
     pub bcast_ack: Seq,
     /// Number of the last broadcast sent by the sender.
     pub last_bcast: Seq,
     /// Sequence number of the next packet on this link.
     pub next_sent: Seq,
-    /// The broadcast acknowledgement is not valid yet.
+    /// Whether the broadcast acknowledgement is not valid yet.
     pub bcast_ack_invalid: bool,
-    /// The sender's end is going down and stays down for now.
+    /// Whether the sender's end is going down and will stay down for now.
     pub peer_stopping: bool,
-    /// The sender has another working link to the destination.
+    /// Whether the sender has another working link to the destination.
     pub redundant_link: bool,
     /// Bearer at the sender's end.
     pub bearer: BearerId,

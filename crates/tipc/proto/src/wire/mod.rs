@@ -1,12 +1,12 @@
 //! The wire format of TIPC version 2, as sent and expected by Linux 6.1.
 //!
-//! Every message has two representations, bytes and values. [`View`] reads received bytes through named accessors; once
-//! [`View::parse`] accepts its input, no accessor can panic. [`Packet`] owns its bytes; queues hold packets, so that
-//! each message is checked once, when it arrives. The value types ([`Discovery`], [`LinkProtocol`], [`Message`]...) can
-//! only hold legal values, so an illegal frame is refused once, at decoding, and cannot be encoded.
+//! Every message has two representations: bytes and values. [`View`] reads received bytes through named accessors, none
+//! of which can panic after [`View::parse`] has accepted the input. [`Packet`] owns its bytes. Queues contain packets,
+//! so each message is checked only when it arrives. The value types ([`Discovery`], [`LinkProtocol`], [`Message`] and
+//! others) can represent only legal values, so an illegal frame is refused when it is decoded, and cannot be encoded.
 //!
-//! [`Frame::decode`] and [`Frame::encode`] convert between the two; the golden tests compare them with the kernel's own frames
-//! bit by bit.
+//! [`Frame::decode`] and [`Frame::encode`] convert between the two. The golden tests compare their results with frames
+//! captured from kernels, bit by bit.
 
 mod bcast;
 mod bundle;
@@ -48,7 +48,7 @@ pub use user::{ErrorCode, User};
 pub const SHORT_HEADER_LEN: usize = 24;
 /// Header length of messages to a port, in bytes.
 pub const BASIC_HEADER_LEN: usize = 32;
-/// Header length of messages to a service and of nearly all internal users, in bytes.
+/// Header length of messages to a service, and of nearly all messages of the protocol itself, in bytes.
 pub const NAMED_HEADER_LEN: usize = 40;
 /// Header length of multicast and group messages, in bytes.
 pub const MCAST_HEADER_LEN: usize = 44;

@@ -11,11 +11,11 @@ use arrayvec::ArrayVec;
 /// A node's domain: the nodes that follow it in the ring and that it monitors.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DomainRecord {
-    /// Incremented at each change of the domain.
+    /// Generation of the sender's domain, which is incremented at each change of the domain.
     pub generation: Seq,
-    /// Generation of the destination's domain that the sender has received.
+    /// Generation of the destination's domain that the sender has received last.
     pub acked: Seq,
-    /// One bit per member, set if the sender sees it as up; the first member's is the lowest.
+    /// One bit per member, set if the sender sees the member as up. The lowest bit is the first member's.
     pub up: u64,
     /// The members in ring order. Empty if the destination already knows them.
     pub members: ArrayVec<NodeAddr, DOMAIN_MEMBERS_MAX>,
@@ -35,7 +35,7 @@ impl DomainRecord {
         self.members.is_empty()
     }
 
-    /// Whether the sender sees the member with this index as up.
+    /// Whether the sender sees the member with this index (0 to 63) as up.
     pub const fn sees(&self, member: usize) -> bool {
         member < 64 && self.up >> member & 1 == 1
     }

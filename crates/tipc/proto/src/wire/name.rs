@@ -7,12 +7,13 @@ use crate::addr::{NodeAddr, Port, ServiceRange};
 use crate::seq::Seq;
 use alloc::vec::Vec;
 
-/// One binding: a range, the bound port and a key that distinguishes two bindings of that port.
+/// A binding as a name message contains it: a range, the bound port, and a key that distinguishes two bindings of that
+/// port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct NameItem {
     /// Range of the binding.
     pub range: ServiceRange,
-    /// Port on the node that distributes the binding; 0 for node states.
+    /// The bound port, on the node that distributes the binding; 0 if the binding represents the state of a node.
     pub port: Port,
     /// Number that is unique among the node's bindings.
     pub key: u32,
@@ -34,14 +35,15 @@ impl NameItem {
 /// How a name message fits into the sequence of its node's updates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NameSeries {
-    /// Part of the bulk that a node sends to a new neighbour; applied immediately.
+    /// Part of the bulk: the bindings that a node sends to a new neighbour. Applied immediately.
     Bulk {
-        /// Whether this is the last part of the bulk; its number is that of the first update to follow.
+        /// Whether this is the last part of the bulk. If so, the message's number is the number of the first update
+        /// that follows the bulk.
         last: bool,
     },
     /// A numbered update, applied in order.
     Update,
-    /// From nodes without [`NAMED_BCAST`](super::Capabilities::NAMED_BCAST); applied immediately.
+    /// An update from a node without [`NAMED_BCAST`](super::Capabilities::NAMED_BCAST); applied immediately.
     Legacy,
 }
 
@@ -50,17 +52,17 @@ pub enum NameSeries {
 pub struct NameMessage<'a> {
     /// Whether the bindings are withdrawn (`true`) or published.
     pub withdrawal: bool,
-    /// Place in the sequence of updates.
+    /// Where the message belongs in the sequence of its node's updates.
     pub series: NameSeries,
-    /// Sequence number of the update; see [`NameSeries`].
+    /// Number of the update; [`NameSeries`] says when it is used.
     pub number: Seq,
-    /// The node that made the bindings.
+    /// The node that owns the bindings.
     pub owner: NodeAddr,
     /// Destination node; 0 on the broadcast link.
     pub dest: NodeAddr,
-    /// The broadcast acknowledgement in this packet is not valid yet.
+    /// Whether the broadcast acknowledgement in this packet is not valid yet.
     pub bcast_ack_invalid: bool,
-    /// The encoded items; the length is a multiple of [`NameItem::LEN`].
+    /// The encoded items. The length is a multiple of [`NameItem::LEN`].
     pub body: &'a [u8],
 }
 

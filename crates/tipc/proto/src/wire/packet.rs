@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 /// A packet or message in a buffer of its own, checked like a [`View`] and cut to its size.
 ///
-/// Whatever waits in a queue is kept as a packet, so that it need not be checked again when it is read.
+/// Queues store messages as packets, so that they need not be checked again when they are read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Packet {
     /// The bytes of the packet: as many as its size field says, and at least a header.
@@ -16,10 +16,10 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Checks the rules common to all messages, and cuts off what follows the message.
+    /// Checks the rules common to all messages, and cuts off any bytes after the end of the message.
     ///
     /// # Errors
-    /// [`WireError`] tells which rule is violated.
+    /// [`WireError`] says which rule the input violates.
     pub fn parse(mut bytes: Vec<u8>) -> Result<Self, WireError> {
         let size = View::parse(&bytes)?.size();
         bytes.truncate(size);
@@ -31,7 +31,7 @@ impl Packet {
         Self { bytes: view.bytes().to_vec() }
     }
 
-    /// The packet that an encoder of [`wire`](super) appends to an empty buffer.
+    /// Returns the packet that `encode`, an encoder of [`wire`](super), appends to an empty buffer.
     pub(crate) fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Self {
         let mut bytes = Vec::new();
         encode(&mut bytes);
@@ -72,7 +72,7 @@ impl Packet {
         refresh_link_fields(&mut self.bytes, ack, bcast_ack);
     }
 
-    /// Marks the packet as non-sequenced and puts the network ID in place of the destination port.
+    /// Sets the non-sequenced bit, and replaces the destination port with the network ID.
     pub(crate) fn set_broadcast(&mut self, network: NetworkId) {
         self.bytes[1] |= 0x10;
         self.bytes[20..24].copy_from_slice(&network.0.to_be_bytes());
@@ -84,7 +84,8 @@ impl Packet {
     }
 }
 
-/// A received packet that is next in order: still in the caller's buffer, or one that had to wait.
+/// A received packet that is next in order. It is still in the caller's buffer, or owns its bytes because it had to
+/// wait.
 #[derive(Debug)]
 pub(crate) enum Inbound<'a> {
     Fresh(View<'a>),
@@ -99,7 +100,7 @@ impl Inbound<'_> {
         }
     }
 
-    /// The packet in a buffer of its own; copies it if it is still in the caller's.
+    /// Converts the packet into one that owns its bytes. Copies them if they are still in the caller's buffer.
     pub(crate) fn into_packet(self) -> Packet {
         match self {
             Self::Fresh(view) => Packet::copy_of(&view),

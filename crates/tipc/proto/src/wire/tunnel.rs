@@ -9,10 +9,10 @@ use alloc::vec::Vec;
 /// The kinds of tunnel message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TunnelKind {
-    /// Sent on a new link: tells the receiver to deliver nothing from this link until the old one has delivered
-    /// everything up to a synchronisation point.
+    /// Sent on a new link. The receiver must deliver nothing from this link until the old link has delivered everything
+    /// up to a synchronisation point.
     Synch,
-    /// Carries a packet of the failed link over the surviving one.
+    /// Carries a packet of a failed link over the surviving link.
     Failover,
 }
 
@@ -23,13 +23,14 @@ pub struct Tunnel<'a> {
     pub kind: TunnelKind,
     /// The node at the other end of both links.
     pub dest: NodeAddr,
-    /// Number of the bearer of that other link at the destination.
+    /// Number of the other link's bearer at the destination.
     pub bearer: BearerId,
-    /// Synchronisation point of a SYNCH message; number of tunnelled packets in a FAILOVER message.
+    /// In a SYNCH message without a body, the synchronisation point; with a body, the number of packets from the one in
+    /// the body up to that point. In a FAILOVER message, the number of tunnel messages of the failover.
     pub count: u16,
-    /// Number of this fragment of a fragmented packet, starting at 1.
+    /// Number of this fragment if the tunnelled packet is fragmented, starting at 1.
     pub fragment: u16,
-    /// Number of fragments of that packet; 0 if it was not fragmented.
+    /// Number of fragments of the tunnelled packet; 0 if it is not fragmented.
     pub fragments: u16,
     /// The tunnelled packet with its original header and sequence number; may be empty.
     pub body: &'a [u8],

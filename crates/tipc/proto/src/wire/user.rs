@@ -1,8 +1,8 @@
-//! Small fields that identify a message: its user and its error code.
+//! Small fields in the header of a message: its user and its error code.
 
 use crate::addr::Importance;
 
-/// What handles a message: an application (with an importance) or a part of the protocol.
+/// The user of a message, which says what handles it: an application (with an importance) or a part of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum User {
     /// Application data. On the wire the user field *is* the importance.

@@ -1,4 +1,4 @@
-//! Another member of a group, as seen by this one.
+//! What a member of a group knows about another member.
 
 use crate::addr::SocketAddr;
 use crate::limits::{GROUP_WINDOW_ACTIVE, GROUP_WINDOW_IDLE};
@@ -9,9 +9,9 @@ use alloc::collections::VecDeque;
 /// State of a member. It becomes a full member when both its JOIN and its binding have arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum MemberState {
-    /// The member's JOIN has arrived; its binding is not known yet.
+    /// The member's JOIN has arrived, but its binding is not known yet.
     Joining,
-    /// The member's binding is known; its JOIN has not arrived yet.
+    /// The member's binding is known, but its JOIN has not arrived yet.
     Published,
     /// A full member with a small window.
     Joined,
@@ -21,13 +21,13 @@ pub(super) enum MemberState {
     Active,
     /// The member was asked to return its large window.
     Reclaiming,
-    /// The member has returned its window; earlier messages are still unread.
+    /// The member has returned its large window, but the application has not read all earlier messages yet.
     Remitted,
-    /// The member is leaving; earlier messages are still delivered.
+    /// The member is leaving. Messages that it sent earlier are still delivered.
     Leaving,
 }
 
-/// An item that one member has sent and that waits for earlier items of that member.
+/// An item that a member has sent, and that waits for earlier items from the same member.
 #[derive(Clone, Debug)]
 pub(super) enum Waiting {
     Data { message: Packet, cast: GroupCast, instance: u32, wants_ack: bool },
@@ -39,21 +39,23 @@ pub(super) struct Member {
     pub(super) addr: SocketAddr,
     pub(super) instance: u32,
     pub(super) state: MemberState,
-    /// Key of its binding; `None` until it is known. A late withdrawal of an earlier binding must not end a new
-    /// membership.
+    /// Key of the member's binding; `None` until it is known. With this key, a late withdrawal of an earlier binding
+    /// does not end a new membership.
     pub(super) key: Option<u32>,
-    /// Instance and key of a new binding of the same socket, published before the old membership has ended.
+    /// Instance and key of a new binding of the same socket that was published before the old membership has ended.
     pub(super) reborn: Option<(u32, u32)>,
-    /// Sequence number and window from the JOIN of a new membership that arrived before the old one was complete.
+    /// The sequence number and the window in the JOIN of a new membership. This JOIN arrived before everything from the
+    /// old membership had been delivered.
     pub(super) rejoined: Option<(Seq, u16)>,
-    /// Whether the member's LEAVE has arrived although earlier messages are still incomplete.
+    /// Whether the member's LEAVE has arrived while messages that it sent earlier are still missing.
     pub(super) said_farewell: bool,
-    /// Whether the member was assumed to own a new binding because it answered; a LEAVE may still disprove this.
+    /// Whether the member was assumed to belong to a new binding because it still answered. A LEAVE may disprove this
+    /// later.
     pub(super) revived: bool,
-    /// Number of blocks that this member lets us send to it.
+    /// Number of blocks that we may still send to this member.
     pub(super) window: u32,
-    /// Number of blocks granted to this member that it may still send, or that it has sent but the application has not
-    /// read yet.
+    /// Number of blocks granted to this member that it has not sent yet, or that it has sent but the application has
+    /// not read yet.
     pub(super) advertised: u32,
     /// Sequence number of the member's next broadcast.
     pub(super) next: Seq,
@@ -80,7 +82,7 @@ impl Member {
         }
     }
 
-    /// Whether the member receives what we send, as far as its window allows.
+    /// Whether messages can be sent to the member, as far as its window allows.
     pub(super) const fn is_receiver(&self) -> bool {
         !matches!(self.state, MemberState::Joining | MemberState::Leaving)
     }
@@ -95,7 +97,7 @@ impl Member {
         matches!(self.state, MemberState::Active | MemberState::Reclaiming | MemberState::Remitted)
     }
 
-    /// Grants the member the blocks that are missing from its full window, and returns their number.
+    /// Grants the member as many blocks as are missing from its full window, and returns their number.
     pub(super) fn grant(&mut self) -> u16 {
         let whole = match self.state {
             MemberState::Active => GROUP_WINDOW_ACTIVE,
@@ -107,12 +109,12 @@ impl Member {
         more as u16
     }
 
-    /// Whether a message of this length that arrives out of order may be kept.
+    /// Whether there is room to store a message of this length that arrives out of order.
     pub(super) fn may_defer(&self, len: usize) -> bool {
         self.deferred_bytes + len <= 2 * 1024 * usize::from(GROUP_WINDOW_ACTIVE)
     }
 
-    /// Inserts an item in order: broadcasts by number, others after all items with the same number.
+    /// Inserts an item in order: a broadcast by its number, any other item after all items with the same number.
     pub(super) fn defer(&mut self, number: Seq, what: Waiting) {
         let broadcast = match &what {
             Waiting::Data { message, cast, .. } => {

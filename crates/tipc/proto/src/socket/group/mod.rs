@@ -1,8 +1,10 @@
-//! A socket's membership in a communication group: the other members, their windows, and the order of their messages.
+//! A socket's membership in a communication group: stores the other members and their windows, and keeps their messages
+//! in order.
 //!
-//! Every member numbers its broadcasts. A broadcast or multicast uses up a number; a unicast carries the number of the next broadcast,
-//! so that a receiver can restore the sending order of all three although they travel on different links. Flow control uses windows in
-//! blocks of 1 KiB that a receiver grants to each sender: small ones to all, large ones to the few that are sending.
+//! Every member numbers its broadcasts and multicasts. A unicast carries the number of the next broadcast, so that a
+//! receiver can restore the sending order of all three although they travel on different links. For flow control, a
+//! receiver grants each sender a window, counted in blocks of 1 KiB: a large window to the few members that are
+//! sending, a small one to all others.
 
 mod member;
 mod patience;
@@ -31,17 +33,17 @@ pub(crate) use receive::GroupData;
 pub struct GroupRequest {
     /// The group: a service type of 64 or more.
     pub group: u32,
-    /// The instance by which this member is addressed; several members may share one.
+    /// The instance by which this member is addressed. Several members may share an instance.
     pub instance: u32,
     /// Visibility of the group. Groups of different scopes are separate.
     pub scope: Scope,
     /// Whether the member receives its own broadcasts.
     pub loopback: bool,
-    /// Whether the joining and leaving of members is reported, as empty messages.
+    /// Whether members that join and leave are reported, as empty messages.
     pub events: bool,
 }
 
-/// A change in the membership of a group.
+/// What happened to a member of a group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum MembershipEvent {
     /// The member can now be addressed.
@@ -83,7 +85,7 @@ pub(crate) struct Outcome {
     pub(crate) dropped: Vec<DropReason>,
 }
 
-/// Number of blocks that a message with this payload takes from a window between members.
+/// Number of 1 KiB blocks of a group window that a message with this payload uses.
 pub(crate) const fn group_blocks(payload_len: usize) -> u32 {
     ((payload_len + MCAST_HEADER_LEN) / 1024 + 1) as u32
 }
@@ -93,7 +95,7 @@ pub(crate) const fn group_blocks(payload_len: usize) -> u32 {
 pub(crate) enum Refusal {
     /// There is no such member.
     Nobody,
-    /// A member has no window left, or an acknowledgement is outstanding.
+    /// A member's window has no room, or an acknowledgement is outstanding.
     Congested,
 }
 
@@ -108,32 +110,33 @@ pub(crate) struct Group {
     next: Seq,
     /// Members that have not acknowledged the last broadcast yet.
     ackers: BTreeSet<SocketAddr>,
-    /// Set if the next broadcast must request acknowledgements and use the links that carry unicasts and protocol
-    /// messages, because it must not overtake these. Only after all acknowledgements have arrived may a broadcast use
-    /// the broadcast link again.
+    /// Whether the next broadcast must not overtake unicasts or protocol messages sent earlier. Such a broadcast uses
+    /// the same links as they do and requests acknowledgements. Only after all acknowledgements have arrived may a
+    /// broadcast use the broadcast link again.
     follows_unicast: bool,
     /// Members with a large window, starting with the one that has been idle longest.
     active: VecDeque<SocketAddr>,
     /// Members waiting for a large window.
     pending: VecDeque<SocketAddr>,
     active_count: usize,
-    /// For each socket, the number of bindings that have been published and withdrawn while the corresponding protocol
-    /// messages are still in flight; a negative number counts the reverse. Names and protocol messages travel on
-    /// different links, and a socket may leave and join again. Both arrive in order, so the count shows which belong
-    /// together.
+    /// Bindings and protocol messages travel on different links, and a socket may leave and join again, so its bindings
+    /// may be ahead of its protocol messages or behind them. For each socket, this is the number of bindings published
+    /// and withdrawn whose protocol messages have not arrived yet; a negative number counts memberships whose protocol
+    /// messages have arrived, but not their bindings. Each link delivers in order, so this number shows which binding
+    /// belongs to which message.
     ahead: BTreeMap<SocketAddr, i32>,
     /// The member to which the last anycast was sent.
     turn: SocketAddr,
     open: bool,
-    /// A broadcast for which there was no room, if none has been sent since.
+    /// The last broadcast for which there was no room; `None` if one was sent since.
     held_up: Option<HeldUp>,
-    /// Whether a member that can no longer be addressed has not been reported yet.
+    /// Whether the loss of a member still has to be reported.
     shrank: bool,
 }
 
 impl Group {
-    /// Creates a membership whose first broadcast has this number: it continues the numbering of the socket's last membership, so that
-    /// late messages from that one are not mistaken for new ones.
+    /// Creates a membership whose first broadcast has the number `next`. It continues the numbering of the socket's
+    /// last membership, so that late messages from that membership are not mistaken for new ones.
     pub(crate) fn new(request: GroupRequest, next: Seq) -> Self {
         Self {
             request,
@@ -153,7 +156,7 @@ impl Group {
         }
     }
 
-    /// Whether there is a member to send to.
+    /// Whether there is a member to which a message with this destination can be sent; `None` means all members.
     pub(crate) fn reaches(&self, dest: Option<Address>) -> bool {
         let mut receivers = self.members.values().filter(|m| m.is_receiver());
         match dest {
@@ -164,7 +167,7 @@ impl Group {
         }
     }
 
-    /// Whether a member was lost since the last call.
+    /// Returns whether a member was lost since the last call.
     pub(crate) const fn take_shrank(&mut self) -> bool {
         core::mem::replace(&mut self.shrank, false)
     }
@@ -174,7 +177,7 @@ impl Group {
         ServiceRange::single(self.request.group, self.request.instance)
     }
 
-    /// Whether a send would be accepted, as far as is known.
+    /// Whether a send would be accepted, as far as this member knows.
     pub(crate) const fn is_open(&self) -> bool {
         self.open
     }
@@ -188,7 +191,8 @@ impl Group {
         ((self.members.len() + 1) / 8).clamp(GROUP_ACTIVE_MIN, GROUP_ACTIVE_MAX)
     }
 
-    /// Limit of the socket's receive queue in bytes: the sum of all windows, with an allowance for the overhead of messages.
+    /// Limit of the socket's receive queue in bytes: four times the sum of all windows, to allow for the overhead of
+    /// each message.
     pub(crate) fn receive_bytes(&self) -> usize {
         let idle = (self.members.len() + 1).saturating_sub(self.active_max());
         let blocks = self.active_max() * usize::from(GROUP_WINDOW_ACTIVE)
@@ -196,7 +200,7 @@ impl Group {
         blocks * 1024 * 4
     }
 
-    /// Number of bytes of messages that wait for earlier ones.
+    /// Total length in bytes of the messages that wait for earlier ones.
     pub(crate) fn held_bytes(&self) -> usize {
         self.members.values().map(|m| m.deferred_bytes).sum()
     }
@@ -255,13 +259,14 @@ impl Group {
         out.send.push((addr, GroupProtocolKind::Join { sync: self.next, window: 0 }));
     }
 
-    /// Completes the admission of a member.
+    /// Reports that a member has joined, and lets waiting senders try again.
     fn taken_in(&mut self, addr: SocketAddr, out: &mut Outcome) {
         out.queue.push(self.news(addr, MembershipEvent::Joined));
         self.reopen(out);
     }
 
-    /// Handles the withdrawal of a member's binding; `contact` indicates whether there is still contact with its node.
+    /// Handles the withdrawal of a member's binding. `contact` says whether there is still contact with the member's
+    /// node.
     pub(crate) fn withdrawn(
         &mut self,
         addr: SocketAddr,
@@ -291,8 +296,8 @@ impl Group {
         }
     }
 
-    /// Handles the loss of a node: removes its remaining members, including those whose binding was not known yet and
-    /// therefore cannot be withdrawn.
+    /// Handles the loss of a node: removes its remaining members, including those whose binding was not known and can
+    /// therefore not be withdrawn.
     pub(crate) fn lose_node(&mut self, node: NodeAddr, out: &mut Outcome) {
         let lost: Vec<SocketAddr> =
             self.members.values().filter(|m| m.addr.node == node).map(|m| m.addr).collect();
@@ -308,7 +313,8 @@ impl Group {
         self.reopen(out);
     }
 
-    /// Deactivates a member; messages that it sent before are still delivered.
+    /// Records that a member is leaving: nothing more is sent to it, and it no longer counts as having a large window.
+    /// Messages that it sent earlier are still delivered.
     fn retire(&mut self, addr: SocketAddr) {
         let Some(m) = self.members.get_mut(&addr) else { return };
         if m.is_active() {
@@ -321,7 +327,7 @@ impl Group {
         self.ackers.remove(&addr);
     }
 
-    /// Removes a member. If `heard` (its joining was reported), also reports that it has left.
+    /// Removes a member. `heard` says that its joining was reported; if so, its leaving is reported, too.
     fn bury(&mut self, addr: SocketAddr, heard: bool, out: &mut Outcome) {
         if heard {
             let news = self.news(addr, MembershipEvent::Left);
@@ -367,13 +373,13 @@ impl Group {
         GroupItem { from: addr, source, message: None }
     }
 
-    /// The LEAVE messages of a socket that leaves the group.
+    /// Returns the LEAVE messages to send when the socket leaves the group.
     pub(crate) fn farewells(&self) -> Vec<(SocketAddr, GroupProtocolKind)> {
         let leave = GroupProtocolKind::Leave { sync: self.next };
         self.members.keys().map(|addr| (*addr, leave)).collect()
     }
 
-    /// Sets the node's own address, which has been settled; it was 0 before.
+    /// Sets the node's own address after the address trial; it was 0 before.
     pub(crate) fn settle(&mut self, own: NodeAddr) {
         let moved = |addr: SocketAddr| match addr.node {
             NodeAddr(0) => SocketAddr { node: own, ..addr },
@@ -388,7 +394,7 @@ impl Group {
         }
     }
 
-    /// Lets waiting senders try again after the state has improved.
+    /// Records that a send may succeed again, and wakes waiting senders.
     fn reopen(&mut self, out: &mut Outcome) {
         out.wake |= !core::mem::replace(&mut self.open, true);
     }

@@ -1,7 +1,7 @@
 //! Limits how long a group's broadcasts wait for one member.
 //!
-//! The protocol lets the slowest member block everybody's broadcasts indefinitely. A member with a patience limit sends
-//! LEAVE to the members that block it for longer than that, and continues with the others.
+//! The protocol lets the slowest member block all broadcasts indefinitely. A member with a patience limit sends LEAVE
+//! to any member that blocks its broadcasts for longer than this limit, and continues with the other members.
 
 use super::member::Member;
 use super::{Group, Outcome, group_blocks};
@@ -19,8 +19,8 @@ pub(super) struct HeldUp {
 }
 
 impl Group {
-    /// Records that there was no room for a broadcast of this length. Returns when to check again, unless a check is already
-    /// scheduled.
+    /// Records that there was no room for a broadcast of this length. Returns when to check again, or `None` if a check
+    /// is already scheduled.
     pub(crate) fn broadcast_held_up(
         &mut self,
         now: Nanos,

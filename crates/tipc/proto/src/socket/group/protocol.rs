@@ -1,4 +1,4 @@
-//! Protocol messages between members, about membership and windows.
+//! Handles protocol messages between members: those about membership and those about windows.
 
 use super::member::{Member, MemberState, Waiting};
 use super::{Group, MembershipEvent, Outcome};
@@ -133,9 +133,9 @@ impl Group {
         self.advance(from, out);
     }
 
-    /// Handles an answer from a socket whose former binding was withdrawn although its LEAVE has not arrived: since the
-    /// socket still answers, the state that is known of it belongs to its new binding. `left` is the part of the window
-    /// that it returns, in blocks.
+    /// Handles an answer from a socket whose former binding was withdrawn, but whose LEAVE has not arrived. Since the
+    /// socket still answers, what is known about it belongs to its new binding. `left` is the part of the window that
+    /// it returns, in blocks.
     fn revive(&mut self, from: SocketAddr, left: u32, out: &mut Outcome) {
         let Some(m) = self.members.get_mut(&from) else { return };
         let Some((instance, key)) = m.reborn.take() else {
@@ -151,7 +151,7 @@ impl Group {
         self.taken_in(from, out);
     }
 
-    /// Forgets the binding of a later membership. Returns whether one was known.
+    /// Forgets the binding of a later membership of the same socket. Returns whether one was known.
     fn forget_rebirth(&mut self, from: SocketAddr) -> bool {
         self.members.get_mut(&from).and_then(|m| m.reborn.take()).is_some()
     }
@@ -175,7 +175,8 @@ impl Group {
         }
     }
 
-    /// Handles the end of a large window: the member has returned it, and everything sent before has been read.
+    /// Handles the end of a member's large window: the member has returned it, and the application has read everything
+    /// sent earlier.
     pub(super) fn calm(&mut self, addr: SocketAddr, out: &mut Outcome) {
         let Some(m) = self.members.get_mut(&addr) else { return };
         m.state = MemberState::Joined;
@@ -187,7 +188,7 @@ impl Group {
         self.promote(out);
     }
 
-    /// Gives a large window to the member that has waited longest, if one is free.
+    /// If another member may have a large window, grants it to the member that has waited longest.
     pub(super) fn promote(&mut self, out: &mut Outcome) {
         if self.active_count > self.active_max() {
             return;

@@ -38,7 +38,7 @@ impl Group {
         self.advance(from, out);
     }
 
-    /// Processes the messages of a member that are next in order.
+    /// Delivers the messages of a member that are next in order.
     pub(super) fn advance(&mut self, from: SocketAddr, out: &mut Outcome) {
         while let Some(m) = self.members.get_mut(&from)
             && let Some((number, what)) = m.take_next()
@@ -70,7 +70,7 @@ impl Group {
         }
     }
 
-    /// Accounts for a message of this many blocks that the application has read.
+    /// Counts a message of this many blocks that the application has read, and renews the sender's window if necessary.
     pub(crate) fn read(&mut self, from: SocketAddr, blocks: u32, out: &mut Outcome) {
         let (active_max, active_before) = (self.active_max(), self.active_count);
         let Some(m) = self.members.get_mut(&from) else { return };

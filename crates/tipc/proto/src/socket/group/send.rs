@@ -1,4 +1,4 @@
-//! A member's own messages: which members can receive them, and their cost in window blocks.
+//! Sends a member's own messages: finds the members that can receive them, and counts the window blocks that they use.
 
 use super::member::Member;
 use super::{Group, Outcome, Refusal, group_blocks};
@@ -7,8 +7,8 @@ use crate::wire::GroupProtocolKind;
 use alloc::vec::Vec;
 
 impl Group {
-    /// Checks whether a member's window has room for this many blocks. If not, renews the window granted to that
-    /// member, so that two members never wait for each other.
+    /// Checks whether a member's window has room for this many blocks. If not, grants that member all that is missing
+    /// from its window towards this one, so that two members never wait for each other.
     fn admits(&mut self, addr: SocketAddr, blocks: u32, out: &mut Outcome) -> Result<(), Refusal> {
         let Some(m) = self.members.get_mut(&addr).filter(|m| m.is_receiver()) else {
             return Err(Refusal::Nobody);
@@ -24,7 +24,7 @@ impl Group {
         Err(Refusal::Congested)
     }
 
-    /// Prepares a message to one member.
+    /// Checks whether a message to this member can be sent now.
     pub(crate) fn unicast(
         &mut self,
         addr: SocketAddr,
@@ -34,7 +34,8 @@ impl Group {
         self.admits(addr, group_blocks(payload_len), out)
     }
 
-    /// Prepares a message to one member with this instance, in round-robin order, preferring members with room.
+    /// Chooses a member with this instance for a message, in round-robin order. Skips members without room; fails if
+    /// none has room.
     pub(crate) fn anycast(
         &mut self,
         instance: u32,
@@ -64,7 +65,7 @@ impl Group {
         self.members.values().filter(receives).map(|m| m.addr).collect()
     }
 
-    /// Accounts for a message sent to one member.
+    /// Subtracts a message sent to one member from that member's window.
     pub(crate) fn sent_unicast(&mut self, addr: SocketAddr, payload_len: usize) {
         if let Some(m) = self.members.get_mut(&addr) {
             m.window = m.window.saturating_sub(group_blocks(payload_len));
@@ -72,7 +73,8 @@ impl Group {
         self.follows_unicast = true;
     }
 
-    /// Prepares a message to all members. Returns whether it must follow the unicasts and request acknowledgements.
+    /// Checks whether a message to all members can be sent now. Returns whether it must follow the unicasts sent
+    /// earlier and request acknowledgements.
     pub(crate) fn broadcast(
         &mut self,
         payload_len: usize,
@@ -89,7 +91,7 @@ impl Group {
         Ok(self.follows_unicast)
     }
 
-    /// Accounts for a message sent to all members.
+    /// Subtracts a message sent to all members from their windows.
     pub(crate) fn sent_broadcast(&mut self, payload_len: usize, wants_ack: bool) {
         for m in self.members.values_mut().filter(|m| m.is_receiver()) {
             m.window = m.window.saturating_sub(group_blocks(payload_len));

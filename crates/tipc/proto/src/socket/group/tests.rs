@@ -1,4 +1,4 @@
-//! A group on its own: order, windows, and members that violate the protocol.
+//! Tests of a single group membership: order, windows, and members that violate the protocol.
 
 use super::*;
 use crate::addr::{Importance, Port};
@@ -86,12 +86,16 @@ fn a_member_counts_when_both_its_binding_and_its_word_are_known() {
     let join = GroupProtocolKind::Join { sync: Seq(9), window: 0 };
     assert!(events(&protocol(&mut g, PEER, join)).is_empty());
     let mut out = Outcome::default();
-    assert_eq!(g.broadcast(1, &mut out), Err(Refusal::Nobody), "it has not joined yet");
+    assert_eq!(g.broadcast(1, &mut out), Err(Refusal::Nobody), "the member has not joined yet");
     g.published(PEER, 3, 1, &mut out);
     assert_eq!(events(&out), [MembershipEvent::Joined]);
     let hello = GroupProtocolKind::Join { sync: Seq(0), window: GROUP_WINDOW_IDLE };
     assert_eq!(out.send, [(PEER, hello)], "the answer grants a window");
-    assert_eq!(g.broadcast(1, &mut Outcome::default()), Err(Refusal::Congested), "it granted none");
+    assert_eq!(
+        g.broadcast(1, &mut Outcome::default()),
+        Err(Refusal::Congested),
+        "the member granted no window"
+    );
     let more = protocol(&mut g, PEER, GroupProtocolKind::Advertise { window: 65 });
     assert!(more.wake);
     assert_eq!(g.broadcast(1, &mut Outcome::default()), Ok(true));
@@ -161,7 +165,7 @@ fn a_socket_that_leaves_and_joins_again_is_met_again_whatever_comes_first() {
     assert_eq!(
         events(&out),
         [MembershipEvent::Joined],
-        "the late withdrawal concerns the earlier membership"
+        "the late withdrawal must not end the new membership"
     );
     // Finally, the node is lost.
     let mut out = Outcome::default();
@@ -169,7 +173,7 @@ fn a_socket_that_leaves_and_joins_again_is_met_again_whatever_comes_first() {
     assert_eq!(events(&out), [MembershipEvent::Left]);
 }
 
-/// Regression test for the duplicate acknowledgement that blocked groups in the kernel for ever, and similar
+/// Regression test for duplicate acknowledgements, which could block groups in the kernel for ever, and for similar
 /// cases.
 #[test]
 fn acknowledgements_that_nobody_asked_for_change_nothing() {
@@ -187,12 +191,16 @@ fn acknowledgements_that_nobody_asked_for_change_nothing() {
         protocol(&mut g, member(9), ack(1));
         protocol(&mut g, member(8), ack(0));
     }
-    assert_eq!(g.broadcast(100, &mut out), Err(Refusal::Congested), "one is still missing");
+    assert_eq!(
+        g.broadcast(100, &mut out),
+        Err(Refusal::Congested),
+        "one acknowledgement is still missing"
+    );
     assert!(protocol(&mut g, member(8), ack(1)).wake);
     for _ in 0..3 {
         protocol(&mut g, member(8), ack(1));
     }
-    assert_eq!(g.broadcast(100, &mut out), Ok(false), "free to go by the broadcast link");
+    assert_eq!(g.broadcast(100, &mut out), Ok(false), "the broadcast may use the broadcast link");
     g.sent_broadcast(100, false);
     assert_eq!(g.broadcast(100, &mut out), Ok(false));
     // A member that leaves no longer owes an acknowledgement.
@@ -214,11 +222,11 @@ fn a_window_limits_the_sender_and_grows_when_the_reader_reads() {
         g.sent_unicast(PEER, 980);
         sent += 1;
     }
-    assert_eq!(sent, 32, "65 blocks, two for each");
+    assert_eq!(sent, 32, "the window has 65 blocks, and each message needs two");
     assert!(!g.is_open());
     assert!(protocol(&mut g, PEER, GroupProtocolKind::Advertise { window: 60_000 }).wake);
     let m = &g.members[&PEER];
-    assert_eq!(m.window, u32::from(GROUP_WINDOW_ACTIVE), "no window exceeds the large one");
+    assert_eq!(m.window, u32::from(GROUP_WINDOW_ACTIVE), "no window may exceed the large window");
     // The other direction: the first message read makes its sender active.
     let mut out = Outcome::default();
     g.read(PEER, 1, &mut out);
@@ -226,7 +234,7 @@ fn a_window_limits_the_sender_and_grows_when_the_reader_reads() {
     assert_eq!(out.send, [(PEER, GroupProtocolKind::Advertise { window })]);
     let mut out = Outcome::default();
     g.read(PEER, 194, &mut out);
-    assert!(out.send.is_empty(), "586 of 780 are left");
+    assert!(out.send.is_empty(), "586 of 780 blocks are left, so the window is not renewed yet");
     g.read(PEER, 1, &mut out);
     assert_eq!(out.send, [(PEER, GroupProtocolKind::Advertise { window: 195 })]);
 }
@@ -267,13 +275,17 @@ fn large_windows_go_round_and_members_that_keep_them_stop_nobody() {
             out.send.iter().any(|(to, kind)| {
                 *to == member(n) && matches!(kind, GroupProtocolKind::Advertise { .. })
             }),
-            "member {n} can still send"
+            "member {n} must still be able to send"
         );
         reclaimed
             .extend(out.send.iter().filter(|s| s.1 == GroupProtocolKind::Reclaim).map(|s| s.0));
     }
     assert!(g.active_count <= g.active_max() + 1, "{} large windows", g.active_count);
-    assert_eq!(reclaimed[..3], [member(0), member(1), member(2)], "the oldest first");
+    assert_eq!(
+        reclaimed[..3],
+        [member(0), member(1), member(2)],
+        "large windows are reclaimed from the longest idle members first"
+    );
     let pending = g.pending.len();
     assert!(pending > 0);
     // One member returns its window: 700 blocks of it were left, the rest is still unread.
@@ -284,7 +296,7 @@ fn large_windows_go_round_and_members_that_keep_them_stop_nobody() {
     let mut out = Outcome::default();
     g.read(member(0), 10, &mut out);
     assert_eq!(g.members[&member(0)].state, MemberState::Joined);
-    assert_eq!(g.pending.len(), pending - 1, "the next one got its window");
+    assert_eq!(g.pending.len(), pending - 1, "the next member got a large window");
     // A member that never answers slows down only itself: those that wait keep getting their small window.
     for _ in 0..100 {
         let addr = g.pending[0];
@@ -293,7 +305,11 @@ fn large_windows_go_round_and_members_that_keep_them_stop_nobody() {
         assert_eq!(out.send, [(addr, GroupProtocolKind::Advertise { window: 65 })]);
     }
     let out = protocol(&mut g, member(30), GroupProtocolKind::Remit { window: 1 });
-    assert_eq!(out.dropped, [DropReason::NotMember], "it was not requested");
+    assert_eq!(
+        out.dropped,
+        [DropReason::NotMember],
+        "the return of a window that was not requested is dropped"
+    );
 }
 
 #[test]
@@ -312,17 +328,21 @@ fn strangers_and_floods_are_bounded() {
     let mut dropped = 0;
     for n in 0..200_u16 {
         let out = arrive(&mut g, PEER, GroupCast::Broadcast, 0, n + 2, &[1; 60_000]);
-        assert!(out.queue.is_empty(), "number 0 never arrives");
+        assert!(out.queue.is_empty(), "nothing may be delivered before number 0 arrives");
         dropped += out.dropped.len();
     }
     assert!(
         dropped > 150 && g.held_bytes() < 2 << 20,
-        "{dropped} dropped, {} kept",
+        "{dropped} messages dropped, {} bytes stored",
         g.held_bytes()
     );
     let mut out = Outcome::default();
     g.lose_node(NodeAddr(2), &mut out);
-    assert_eq!(events(&out).len(), 1, "only one had been reported");
+    assert_eq!(
+        events(&out).len(),
+        1,
+        "only the one member whose joining was reported may be reported as having left"
+    );
     assert!(g.members.is_empty() && g.held_bytes() == 0);
 }
 
