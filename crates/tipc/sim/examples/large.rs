@@ -1,5 +1,5 @@
-//! A large cluster, run manually: all nodes start within a second, discover each other and exchange their names; then one crashes and
-//! the others detect it.
+//! A simulation of a large cluster, started manually: all nodes start within a second, discover each other and exchange
+//! their names; then one node crashes, and the others detect it.
 //!
 //!     cargo run --profile fuzz -p crossway-tipc-sim --example large -- 1000
 
@@ -35,14 +35,14 @@ fn main() {
     }
     let say = |net: &Network, what: &str| {
         println!(
-            "{what}: after {:.2} s of virtual and {:.1} s of real time, {} frames sent, at most {} bytes queued in a node",
+            "{what}: {:.2} s of virtual and {:.1} s of real time; {} frames sent; at most {} bytes queued in any node",
             net.now().0 as f64 / 1e9,
             began.elapsed().as_secs_f64(),
             net.frames,
             net.bytes_max()
         );
     };
-    say(&net, "all started");
+    say(&net, "all nodes are started");
     let agree = |net: &mut Network, expected: usize| {
         (0..count)
             .map(HostId)
@@ -59,16 +59,13 @@ fn main() {
     let await_tables = |net: &mut Network, expected: usize, what: &str| {
         let until = net.now() + Duration::from_secs(60);
         while !agree(net, expected) {
-            assert!(
-                net.now() < until,
-                "{what}: the name tables do not become equal within a minute"
-            );
+            assert!(net.now() < until, "{what}: not reached within a minute of virtual time");
             net.run(Duration::from_millis(100));
             drop(net.take_events());
         }
         say(net, what);
     };
-    await_tables(&mut net, count, "every table names every node");
+    await_tables(&mut net, count, "every name table contains every node");
     let (before, at) = (net.frames, net.now());
     net.run(Duration::from_secs(2));
     drop(net.take_events());
@@ -78,5 +75,5 @@ fn main() {
         (net.frames - before) as f64 / seconds / count as f64
     );
     net.crash(HostId(0));
-    await_tables(&mut net, count - 1, "every table has lost the node that crashed");
+    await_tables(&mut net, count - 1, "the crashed node is gone from every name table");
 }

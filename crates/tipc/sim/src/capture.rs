@@ -12,8 +12,8 @@ use crossway_tipc_proto::time::Nanos;
 const TIPC: u16 = 0x88ca;
 
 thread_local! {
-    /// This thread's capture file, if one is open. Networks created while it is open write to it every frame that they
-    /// send.
+    /// This thread's capture file, if one is open. Networks that are created while it is open write every frame that
+    /// they send to it.
     static OPEN: RefCell<Option<BufWriter<File>>> = const { RefCell::new(None) };
 }
 
@@ -40,8 +40,8 @@ pub(crate) fn is_open() -> bool {
     OPEN.with_borrow(Option::is_some)
 }
 
-/// Writes a frame as its sender passed it to the medium, whatever the medium then does with it. `None` means all
-/// stations.
+/// Writes a frame as its sender passed it to the medium, whatever the medium then does with it. `to` is the
+/// destination; `None` means all stations.
 pub(crate) fn add(at: Nanos, from: MediaAddr, to: Option<MediaAddr>, frame: &[u8]) {
     let hardware = |addr| match addr {
         MediaAddr::Ethernet(address) => address,

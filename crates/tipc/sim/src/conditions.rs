@@ -1,10 +1,10 @@
-//! How hostile the network is.
+//! The conditions on the simulated network: loss, duplication, delay, partitions and dead paths.
 
 use core::time::Duration;
 
 use crate::HostId;
 
-/// What happens to frames, drawn at random for each frame and receiver.
+/// What happens to frames. The network draws it at random for each frame and receiver.
 #[derive(Clone, Debug)]
 pub struct Conditions {
     /// Frames lost, in per mille.
@@ -13,12 +13,12 @@ pub struct Conditions {
     pub duplicate_per_mille: u32,
     /// Shortest time that a frame takes.
     pub delay_min: Duration,
-    /// Maximum delay; frames can overtake each other if it differs from the minimum.
+    /// Longest time that a frame takes. If it differs from the shortest time, frames can overtake each other.
     pub delay_max: Duration,
-    /// Group of each host; only hosts of the same group can communicate, and hosts beyond the list
-    /// are in group 0. Empty means no partition.
+    /// Group of each host. Only hosts of the same group can communicate; hosts beyond the end of the list are in group
+    /// 0. If the list is empty, there is no partition.
     pub groups: Vec<u8>,
-    /// Paths that carry no frames: the plane and the two hosts, in both directions.
+    /// Paths that carry no frames, in either direction: for each, the index of the plane and the two hosts.
     pub dead_paths: Vec<(usize, HostId, HostId)>,
 }
 
@@ -37,8 +37,8 @@ impl Default for Conditions {
 }
 
 impl Conditions {
-    /// Whether the two hosts are in different partitions or the path between them on this plane is
-    /// dead.
+    /// Whether no frame can pass between two hosts on this plane, because they are in different groups or the path
+    /// between them is dead.
     pub(crate) fn is_cut(&self, plane: usize, a: HostId, b: HostId) -> bool {
         let group = |host: HostId| self.groups.get(host.0).copied().unwrap_or(0);
         let dead = |&(on, x, y): &(usize, HostId, HostId)| {

@@ -1,21 +1,23 @@
-//! A medium like IP, which sends large frames as fragments that the receiving host reassembles in limited memory.
+//! Simulates a medium that, like IP, sends large frames as fragments, which the receiving host reassembles in limited
+//! memory.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use crossway_tipc_proto::time::Nanos;
 
-/// How frames are divided, and what hosts keep of incomplete ones.
+/// How frames are divided into fragments, and how long and in how much memory hosts store the fragments of incomplete
+/// frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Fragmentation {
-    /// Largest frame that is carried whole, and largest fragment, in bytes.
+    /// Size of the largest frame that is carried whole, which is also the size of the largest fragment, in bytes.
     pub whole_max: usize,
-    /// Memory of each host for the fragments of incomplete frames, in bytes. While it is full, every fragment is
-    /// dropped; 0 means that every fragment is always dropped.
+    /// Size of each host's memory for the fragments of incomplete frames, in bytes. While this memory is full, all
+    /// fragments are dropped. If it is 0, no fragments ever arrive.
     pub memory_bytes: usize,
     /// Memory that a fragment occupies, in bytes.
     pub fragment_bytes: usize,
-    /// How long the fragments of an incomplete frame are kept.
+    /// How long a host stores the fragments of an incomplete frame.
     pub kept: Duration,
 }
 
@@ -32,13 +34,13 @@ impl Fragmentation {
 /// The reassembly memory of a host.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// For each incomplete frame, when its fragments are dropped and how many bytes they occupy.
+    /// For each incomplete frame, the time when its fragments are dropped, and the number of bytes that they occupy.
     incomplete: VecDeque<(Nanos, usize)>,
     occupied: usize,
 }
 
 impl Memory {
-    /// Whether a frame of this many fragments, some of which were lost, is complete.
+    /// Returns whether a frame of this number of fragments arrives completely; some of them may have been lost.
     pub(crate) fn reassemble(
         &mut self,
         now: Nanos,

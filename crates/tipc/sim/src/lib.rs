@@ -1,7 +1,7 @@
-//! Many TIPC nodes on a hostile network, in virtual time.
+//! A simulation of many TIPC nodes on a hostile network, in virtual time.
 //!
-//! [`Network`] owns the nodes and the media that they share. Everything is determined by the seed: which frames are lost, duplicated,
-//! delayed or blocked by a partition, and how fast each node's clock runs. A run of one simulated hour takes only as long as the
+//! [`Network`] owns the nodes and the media that they share. The seed determines everything: which frames are lost,
+//! duplicated or delayed, and how fast each node's clock runs. A run of one simulated hour takes only as long as the
 //! processing of its frames.
 
 mod capture;

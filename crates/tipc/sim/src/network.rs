@@ -1,4 +1,4 @@
-//! The medium, the clocks and the order of events.
+//! The simulated network: its media, its hosts with their clocks, and the order of events.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -18,7 +18,7 @@ use crate::{Conditions, Fragmentation, capture};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct HostId(pub usize);
 
-/// A host: a node, its addresses on the media and its clock.
+/// A host: a node, its addresses on the media, and its clock.
 #[derive(Debug)]
 pub struct Host {
     /// The node; `None` while the host is down.
@@ -63,44 +63,44 @@ pub struct Plane {
     pub priority: u8,
 }
 
-/// Nodes on one medium, or on several that can fail separately.
+/// A network of hosts on one medium, or on several media (planes) that can fail separately.
 #[derive(Debug)]
 pub struct Network {
     now: Nanos,
     rng: Pcg64Mcg,
     hosts: Vec<Host>,
-    /// How hostile the medium is; may be changed at any time.
+    /// The conditions on all media; may be changed at any time.
     pub conditions: Conditions,
     queue: BinaryHeap<Reverse<(Nanos, u64, Scheduled)>>,
     order: u64,
     planes: Vec<Plane>,
-    /// If set, the media divide large frames. It must be set before the hosts are started.
+    /// How the media divide large frames; `None` if they do not. Must be set before the hosts are started.
     pub fragmentation: Option<Fragmentation>,
     /// The reassembly memory of each host.
     memory: Vec<Memory>,
     tolerance: Duration,
-    /// Capabilities that nodes started from now on do not announce.
+    /// Capabilities that nodes do not announce if they are started from now on.
     pub withheld: Capabilities,
     /// Number of frames sent by all hosts so far; a broadcast counts once.
     pub frames: u64,
     /// Whether every frame sent is written to the thread's capture file.
     captured: bool,
-    /// If set, every frame sent is appended to this list.
+    /// A list to which every frame sent is appended; `None` to record nothing.
     pub record: Option<Vec<Vec<u8>>>,
-    /// A function that may modify each frame on its way to a host (`None`: no changes). A frame that it empties is
-    /// lost.
+    /// A function that may modify each frame on its way to a host; `None` for no changes. If it empties a frame, the
+    /// frame is lost.
     pub meddler: Option<fn(HostId, &mut Vec<u8>)>,
     events: Vec<(HostId, Event)>,
 }
 
 impl Network {
-    /// Creates a network of this many hosts, all down. `mtu` is the MTU of the medium in bytes, `tolerance` the
-    /// tolerance of all links.
+    /// Creates a network of this number of hosts, all down, on one medium. `mtu` is the MTU of the medium in bytes,
+    /// `tolerance` the tolerance of all links.
     pub fn new(seed: u64, hosts: usize, mtu: usize, tolerance: Duration) -> Self {
         Self::with_planes(seed, hosts, &[Plane { mtu, priority: 10 }], tolerance)
     }
 
-    /// Creates a network of this many hosts, all down, each with a bearer on each of these planes.
+    /// Creates a network of this number of hosts, all down, each of which has a bearer on each of these planes.
     pub fn with_planes(seed: u64, hosts: usize, planes: &[Plane], tolerance: Duration) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let host = |n: usize, rng: &mut Pcg64Mcg| Host {
@@ -137,12 +137,12 @@ impl Network {
         }
     }
 
-    /// The virtual time, which only [`Network::run`] and the other methods that run the network advance.
+    /// The current virtual time. Only [`Network::run`] and the other methods that run the network advance it.
     pub const fn now(&self) -> Nanos {
         self.now
     }
 
-    /// The network's random number generator, also for generating traffic.
+    /// The network's random number generator. Tests use it to generate traffic, too.
     pub const fn rng(&mut self) -> &mut Pcg64Mcg {
         &mut self.rng
     }
@@ -152,13 +152,14 @@ impl Network {
         &self.hosts
     }
 
-    /// The fixed address of a host, so that after a restart it encounters frames and state of its earlier incarnation.
+    /// The address of a host. It stays the same when the host is restarted, so that the new incarnation encounters
+    /// frames and state of the earlier one.
     pub fn addr(&self, host: HostId) -> NodeAddr {
         NodeAddr(0x1000 + host.0 as u32)
     }
 
-    /// Starts a host that is down, as a new incarnation of the same node. With `trial`, it tries its address instead of adopting
-    /// it immediately.
+    /// Starts a host that is down, as a new incarnation of the same node. If `trial` is set, the node tries its address
+    /// before it adopts it; otherwise it adopts the address immediately.
     pub fn start(&mut self, host: HostId, trial: bool) {
         let seed = self.rng.random();
         let addr = (!trial).then(|| self.addr(host));
@@ -195,7 +196,7 @@ impl Network {
         result
     }
 
-    /// The events since the last call, in order.
+    /// Removes and returns the events since the last call, in order.
     pub fn take_events(&mut self) -> Vec<(HostId, Event)> {
         core::mem::take(&mut self.events)
     }
@@ -231,7 +232,7 @@ impl Network {
             let mtu = self.planes[plane].mtu;
             assert!(
                 frame.len() <= mtu,
-                "a frame of {} bytes on a medium with an MTU of {mtu}",
+                "a node sends a frame of {} bytes on a medium with an MTU of {mtu}",
                 frame.len()
             );
             for to in 0..self.hosts.len() {
@@ -254,7 +255,7 @@ impl Network {
         }
     }
 
-    /// Whether a frame of this length, or every fragment of it, reaches a host.
+    /// Returns whether a frame of this length, with all of its fragments, reaches a host.
     fn arrives(&mut self, to: HostId, len: usize, loss_per_mille: u32) -> bool {
         let mut is_lost = || self.rng.random_range(0..1000) < loss_per_mille;
         match &self.fragmentation {
@@ -288,7 +289,8 @@ impl Network {
         }
     }
 
-    /// Processes the next event if it is due before `until`. Otherwise advances the clock to `until` and returns false.
+    /// Processes the next event if it is due before `until`, and returns true. Otherwise advances the virtual time to
+    /// `until` and returns false.
     pub fn step(&mut self, until: Nanos) -> bool {
         match self.queue.peek() {
             Some(Reverse((at, ..))) if *at <= until => {}
@@ -326,13 +328,13 @@ impl Network {
         true
     }
 
-    /// Processes all events within `time`.
+    /// Advances the virtual time by `time`, and processes all events that become due.
     pub fn run(&mut self, time: Duration) {
         let until = self.now + time;
         while self.step(until) {}
     }
 
-    /// Number of bytes held by the node that holds most.
+    /// Largest number of bytes that any node has in its queues.
     pub fn bytes_max(&self) -> usize {
         self.hosts.iter().filter_map(|h| h.node.as_ref()).map(Node::held_bytes).max().unwrap_or(0)
     }

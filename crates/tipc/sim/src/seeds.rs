@@ -1,4 +1,5 @@
-//! Runs a simulation for each of many seeds. A failure reports its seed and the commit, and leaves its frames in a capture file.
+//! Runs a simulation with each of many seeds. If a run fails, its seed and the commit are reported, and its frames are
+//! written to a capture file.
 
 use core::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -7,8 +8,8 @@ use std::process::Command;
 
 use crate::capture;
 
-/// Runs `history` with every seed in `usual`, or in the range FIRST..LAST given by the environment variable `variable`, and returns
-/// the results.
+/// Runs `history` with every seed in `usual` and returns the results. If the environment variable named `variable`
+/// contains a range FIRST..LAST, the seeds from FIRST to LAST - 1 are used instead.
 ///
 /// # Panics
 /// If a run fails. The run is then repeated with a capture file; the seed, the commit, the path of that file and how to
@@ -49,21 +50,22 @@ fn path(variable: &str, seed: u64) -> PathBuf {
     std::env::temp_dir().join(format!("crossway-{name}-{seed}.pcap"))
 }
 
-/// Repeats a failed run with a capture file, and returns a message with its path.
+/// Repeats a failed run, with its frames written to a capture file. Returns a message that contains the path of the
+/// file, or the error.
 fn again<R>(variable: &str, seed: u64, history: &mut impl FnMut(u64) -> R) -> String {
     let path = path(variable, seed);
     if let Err(error) = capture::begin(&path) {
-        return format!("the frames could not be written to {}: {error}", path.display());
+        return format!("its frames could not be written to {}: {error}", path.display());
     }
     let repeated = catch_unwind(AssertUnwindSafe(|| drop(history(seed)))).is_err();
     let unlike = if repeated {
         ""
     } else {
-        " (from a repetition that did not fail, so the run is not deterministic)"
+        " (these are the frames of a repetition that did not fail, so the run is not deterministic)"
     };
     match capture::end() {
-        Ok(()) => format!("the frames sent are in {}{unlike}", path.display()),
-        Err(error) => format!("the frames could not be written to {}: {error}", path.display()),
+        Ok(()) => format!("the frames of the run are in {}{unlike}", path.display()),
+        Err(error) => format!("its frames could not be written to {}: {error}", path.display()),
     }
 }
 

@@ -1,4 +1,5 @@
-//! The cost of acknowledgements when many packets arrive at the same time: few frames, never later than the sender needs them.
+//! Tests of acknowledgements when many packets arrive at the same time: they take few frames, and never come later than
+//! the sender needs them.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -14,14 +15,14 @@ use rand_pcg::Pcg64Mcg;
 /// Duration of a node's turn.
 const TURN: Duration = Duration::from_micros(50);
 
-/// Two nodes that work in turns and handle many frames in each turn. The hosts of a simulated network, in contrast,
-/// handle frames one by one.
+/// Two nodes that work in turns, and handle many frames in each turn. (The hosts of a simulated network, in contrast,
+/// handle frames one by one.)
 struct Pair {
     nodes: [Node; 2],
     /// Frames waiting for each node.
     wires: [VecDeque<Vec<u8>>; 2],
     now: Nanos,
-    /// Number of times that nothing moved until a timer expired.
+    /// Number of times that both nodes had to wait until a timer expired.
     waits: u32,
     loss_per_mille: u32,
     rng: Pcg64Mcg,
@@ -61,7 +62,7 @@ impl Pair {
         pair
     }
 
-    /// Makes a node handle up to `most` frames and then send its pending ones. Returns whether there was anything to
+    /// Makes a node handle up to `most` frames, and then send its pending frames. Returns whether there was anything to
     /// do.
     fn turn(&mut self, n: usize, most: usize) -> bool {
         self.now = self.now + TURN;
@@ -103,7 +104,8 @@ impl Pair {
         (ports[0], to)
     }
 
-    /// Sends this many messages as fast as the windows allow; the receiver handles `batch` frames per turn. All must arrive in order.
+    /// Sends `count` messages as fast as the windows allow. The receiver handles `batch` frames per turn. All messages
+    /// must arrive in order.
     fn flow(
         &mut self,
         (from, to): (Port, SocketAddr),
@@ -113,7 +115,11 @@ impl Pair {
         let (mut sent, mut received, mut turns) = (0, 0, 0);
         while received < count {
             turns += 1;
-            assert!(turns < 200_000, "{received} of {count} after {:?}", self.now);
+            assert!(
+                turns < 200_000,
+                "only {received} of {count} messages arrived after {:?}",
+                self.now
+            );
             while sent < count {
                 let text = [&sent.to_be_bytes()[..], &[7; 1_396]].concat();
                 match self.nodes[0].send(self.now, from, Some(Address::Socket(to)), &text) {
@@ -126,7 +132,11 @@ impl Pair {
             let most = batch(&mut self.rng);
             moved |= self.turn(1, most);
             while let Ok(m) = self.nodes[1].recv(self.now, to.port, 2_000) {
-                assert_eq!(m.payload[..4], received.to_be_bytes(), "in order and once");
+                assert_eq!(
+                    m.payload[..4],
+                    received.to_be_bytes(),
+                    "messages must arrive in order and once"
+                );
                 received += 1;
             }
             if !moved {
@@ -152,7 +162,10 @@ fn a_sender_never_waits_for_an_acknowledgement_that_is_held_back() {
             let ends = pair.datagrams();
             pair.flow(ends, 1_500, |_| batch);
             pair.flow(ends, 1_500, |rng| rng.random_range(1..=batch));
-            assert_eq!(pair.waits, 0, "window {window}, {batch} frames a turn");
+            assert_eq!(
+                pair.waits, 0,
+                "the sender waited with window {window} and {batch} frames per turn"
+            );
         }
     }
 }
@@ -166,7 +179,7 @@ fn a_window_that_an_operator_makes_smaller_is_noticed() {
     pair.flow(ends, 1_000, |_| 500);
     assert!(
         pair.waits <= 3,
-        "from 128 by halves to 16, at each probe of the sender: {}",
+        "each probe must halve the acknowledgement interval, from 128 to 16 packets, but the sender waited {} times",
         pair.waits
     );
 }
@@ -213,13 +226,13 @@ fn acknowledgements_travel_with_packets_and_few_by_themselves() {
         while let Ok(m) = pair.nodes[1].recv(pair.now, server, 70_000) {
             received += u64::from(m.payload.len() == 65_536);
         }
-        assert!(moved, "{received} of {sent}");
+        assert!(moved, "no frame moves after {received} of {sent} messages");
     }
     let after = pair.stats(1);
     let packets = after.packets_sent - before.packets_sent;
     let states = after.states_sent - before.states_sent;
     // 65 blocks per message, acknowledged at the first after 128: every second message. 45 or 46 packets per message, and an acknowledgement
     // after half of 64 or more packets: fewer of them have no packet to travel with.
-    assert!((90..=101).contains(&packets), "{packets} packets back");
-    assert!(states <= MESSAGES / 2, "{states} acknowledgements by themselves");
+    assert!((90..=101).contains(&packets), "the receiver sent {packets} packets");
+    assert!(states <= MESSAGES / 2, "{states} acknowledgements were sent without a data packet");
 }

@@ -1,4 +1,4 @@
-//! Settings changed by an operator on a running link, which the other end must adopt.
+//! Tests of settings that an operator changes on a running link, and that the other end must adopt.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn a_tolerance_reaches_the_peer_and_a_priority_has_the_link_come_up_anew() {
     assert_eq!(
         link(&mut net, B),
         (400, before.1, before.2),
-        "announced immediately, and the link stays up"
+        "the new tolerance must be announced immediately, and the link must stay up"
     );
     set(&mut net, LinkSettings { priority: Some(20), ..Default::default() }).unwrap();
     net.run(Duration::from_secs(3));

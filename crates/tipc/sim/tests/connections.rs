@@ -1,8 +1,8 @@
-//! Connections on a hostile network: the data received on a connection is a prefix of the data sent, unchanged and in
-//! order, and nothing is missing while contact is kept; a connection ends only for a reason; and an application that
-//! still holds an end learns whether the other end exists once it has sent something and the network has healed.
+//! Tests of connections on a hostile network. The data received on a connection is a prefix of the data sent, unchanged
+//! and in order. Nothing is missing unless contact was lost, and a connection ends only for a reason. When the network
+//! has healed, an application that sends on its end of a connection learns whether the other end still exists.
 //!
-//! The environment variable `CONNECTIONS_SEEDS=first..last` replaces the default of the first 60 seeds.
+//! By default, the first 60 seeds are used; set the environment variable `CONNECTIONS_SEEDS=first..last` to use others.
 
 use core::time::Duration;
 
@@ -23,9 +23,9 @@ struct End {
     host: HostId,
     life: u64,
     port: Port,
-    /// Connected, and not known to have ended.
+    /// Whether the end is connected, as far as its application knows.
     alive: bool,
-    /// Number of messages sent, or of bytes for a stream.
+    /// Number of messages sent; for a stream, number of bytes.
     sent: u64,
     received: u64,
     /// Whether the connection was shut down from this end.
@@ -38,18 +38,18 @@ impl End {
     }
 }
 
-/// A connection: the end that requested it and, if any, the one that accepted it.
+/// A connection: the end that requested it and, if it was accepted, the other end.
 #[derive(Debug)]
 struct Pair {
     kind: SocketKind,
     ends: Vec<End>,
-    /// Whether contact between the two was lost, or one of them crashed.
+    /// Whether contact between the two hosts was lost, or one of them crashed.
     broken: bool,
     /// Whether the request was not answered.
     failed: bool,
 }
 
-/// The expected byte at this position of a flow.
+/// The byte expected at position `at` of the data that one end of a connection sends.
 const fn byte(pair: usize, side: usize, at: u64) -> u8 {
     (at.wrapping_mul(31) >> 3) as u8
         ^ (pair as u8).wrapping_mul(57)
@@ -59,7 +59,7 @@ const fn byte(pair: usize, side: usize, at: u64) -> u8 {
 struct History {
     net: Network,
     calm: bool,
-    /// The listening ports of each host, by kind; none while it is down.
+    /// The listening ports of each host, by kind; `None` while the host is down.
     listeners: Vec<Option<[Port; 2]>>,
     pairs: Vec<Pair>,
     ended: u64,
@@ -176,15 +176,15 @@ impl History {
                         let first = &pair.ends[0];
                         first.port == peer.port && first.host.0 == (peer.node.0 - 0x1000) as usize
                     });
-                    let pair = asked.expect("somebody asked for it");
-                    assert_eq!(pair.ends.len(), 1, "one request was accepted twice");
+                    let pair = asked.expect("an accepted connection must have been requested");
+                    assert_eq!(pair.ends.len(), 1, "a request was accepted twice");
                     pair.ends.push(end);
                 }
             }
         }
     }
 
-    /// Sends a random amount of data on an end, as far as the connection accepts it.
+    /// Sends a random amount of data on an end, or as much of it as the connection accepts.
     fn send(&mut self, index: usize, side: usize) {
         let len = match self.net.rng().random_range(0..10) {
             0 => self.net.rng().random_range(1..20_000),
@@ -246,7 +246,10 @@ impl History {
                             }
                         };
                         let right = (at..).zip(body).all(|(n, &b)| b == byte(index, 1 - side, n));
-                        assert!(right, "bytes changed from {at} on: {pair:?}");
+                        assert!(
+                            right,
+                            "the data differs from what was sent after byte {at}: {pair:?}"
+                        );
                         pair.ends[side].received += taken;
                     }
                     Err(SocketError::WouldBlock) => break,
@@ -255,9 +258,12 @@ impl History {
                         self.ended += 1;
                         let other = pair.ends.get(1 - side);
                         let (sent, shut) = other.map_or((0, false), |o| (o.sent, o.shut));
-                        assert!(pair.broken || shut, "it ended without a reason: {pair:?}");
+                        assert!(
+                            pair.broken || shut,
+                            "the connection ended without a reason: {pair:?}"
+                        );
                         let all = pair.broken || pair.ends[side].received == sent;
-                        assert!(all, "it ended before all had arrived: {pair:?}");
+                        assert!(all, "the connection ended before all data had arrived: {pair:?}");
                         break;
                     }
                     Err(error) => panic!("recv: {error}: {pair:?}"),
@@ -331,13 +337,16 @@ impl History {
         let mut made = 0;
         for pair in &self.pairs {
             let [a, b] = &pair.ends[..] else {
-                assert!(!pair.ends[0].alive, "nobody accepted it: {pair:?}");
+                assert!(
+                    !pair.ends[0].alive,
+                    "the connection was never accepted, but its end is alive: {pair:?}"
+                );
                 continue;
             };
             made += 1;
-            assert_eq!(a.alive, b.alive, "one end is left: {pair:?}");
+            assert_eq!(a.alive, b.alive, "only one end of the connection is still alive: {pair:?}");
             let whole = |from: &End, to: &End| from.sent == to.received;
-            assert!(!a.alive || (whole(a, b) && whole(b, a)), "not all arrived: {pair:?}");
+            assert!(!a.alive || (whole(a, b) && whole(b, a)), "some data did not arrive: {pair:?}");
             assert!(a.alive || pair.broken || pair.failed || a.shut || b.shut, "{pair:?}");
         }
         let broken = self.pairs.iter().filter(|pair| pair.broken).count();
@@ -350,5 +359,8 @@ impl History {
 fn connections_are_whole_or_known_to_be_broken() {
     let histories = seeds::each("CONNECTIONS_SEEDS", 0..60, |seed| History::new(seed).run());
     let (made, ended) = histories.iter().fold((0, 0), |(m, e), h| (m + h.0, e + h.1));
-    assert!(made > 10 * histories.len() as u64 && ended > made / 4, "{made} made, {ended} ended");
+    assert!(
+        made > 10 * histories.len() as u64 && ended > made / 4,
+        "only {made} connections were made, and {ended} ended"
+    );
 }

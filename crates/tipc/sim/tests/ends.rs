@@ -1,7 +1,8 @@
-//! Connections that end, with every order of data, acknowledgements, ends and closes: an end whose peer shut the connection down is notified once,
-//! after all data; an end whose peer closed its socket gets a reset after all data; after an end, no later event changes what was reported.
+//! Tests of the ends of connections, with data, acknowledgements, shutdowns and closes in any order. If its peer shut
+//! the connection down, an end is notified once, after all data. If its peer closed the socket, it gets a reset after
+//! all data. No later event changes what has been reported.
 //!
-//! The environment variable `ENDS_SEEDS=first..last` replaces the default of the first 200 seeds.
+//! By default, the first 200 seeds are used; set the environment variable `ENDS_SEEDS=first..last` to use others.
 
 use core::time::Duration;
 
@@ -12,20 +13,20 @@ use crossway_tipc_sim::{Conditions, HostId, Network, Plane, seeds};
 use rand::RngExt;
 
 const KINDS: [SocketKind; 2] = [SocketKind::Seqpacket, SocketKind::Stream];
-/// Number of connections per run, for each kind and from each host.
+/// Number of connections in a run, for each kind of socket and from each host.
 const CONNECTIONS: usize = 4;
 
-/// What an end does once it has sent everything.
+/// What an end does after it has sent all its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
     /// Read until the other end has ended the connection.
     Stay,
-    /// Shut down, and close immediately or this many turns later.
+    /// Shut down, and close this number of turns later (0: immediately).
     Shut(u32),
     Close,
 }
 
-/// How an end was told that the connection ended.
+/// How an end was notified that the connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Shutdown,
@@ -42,11 +43,11 @@ struct End {
     sent: usize,
     received: usize,
     plan: Plan,
-    /// Number of turns out of ten in which this end reads.
+    /// In how many of ten turns this end reads.
     reads: u32,
     /// Whether this end has shut down or closed.
     over: bool,
-    /// Whether this end may shut down before it has sent everything.
+    /// Whether this end has shut down, instead of only closing its socket.
     shut: bool,
     closed: bool,
     told: Option<Told>,
@@ -63,7 +64,7 @@ impl End {
     }
 }
 
-/// Byte expected at this position of a flow.
+/// The byte expected at position `at` of the data that an end sends.
 const fn byte(at: usize) -> u8 {
     (at.wrapping_mul(31) >> 3) as u8
 }
@@ -200,7 +201,7 @@ impl History {
             let port = end.port;
             match self.net.with(end.host, |node, now| node.recv(now, port, 66_000)).unwrap() {
                 Ok(m) if m.error == ErrorCode::Ok => {
-                    assert_eq!(end.told, None, "something after the end");
+                    assert_eq!(end.told, None, "data arrived after the end of the connection");
                     let right = (end.received..).zip(&m.payload).all(|(at, b)| *b == byte(at));
                     assert!(right && !m.payload.is_empty());
                     end.received += m.payload.len();
@@ -210,7 +211,11 @@ impl History {
                     end.told = Some(Told::Shutdown);
                 }
                 Err(SocketError::ConnectionReset) => {
-                    assert_ne!(end.told, Some(Told::Shutdown), "a reset after an orderly end");
+                    assert_ne!(
+                        end.told,
+                        Some(Told::Shutdown),
+                        "a reset was reported after an orderly end"
+                    );
                     end.told = Some(Told::Reset);
                     return;
                 }
@@ -285,7 +290,7 @@ impl History {
     }
 }
 
-/// Checks what each end was told against what the other did. Returns the number of orderly ends.
+/// Compares what each end was notified of with what the other end did. Returns the number of orderly ends.
 fn judge(ends: &[End; 2]) -> usize {
     let mut orderly = 0;
     for side in 0..2 {
@@ -299,7 +304,9 @@ fn judge(ends: &[End; 2]) -> usize {
                 orderly += 1;
             }
             Some(Told::Reset) => assert!(!other.shut && other.over, "{ends:?}"),
-            None => assert!(!other.over, "an end was not told: {ends:?}"),
+            None => {
+                assert!(!other.over, "an end was not notified that the connection ended: {ends:?}")
+            }
         }
         if other.over {
             assert_eq!(end.received, other.sent, "{ends:?}");

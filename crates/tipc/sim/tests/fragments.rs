@@ -1,5 +1,5 @@
-//! A medium that sends large packets as fragments, as UDP over IPv4 does: losses must not fill the peer's reassembly memory, and a medium that
-//! carries no fragments must not keep a link from working.
+//! Tests of a medium that sends large packets as fragments, as UDP over IPv4 does. Losses must not fill the peer's
+//! reassembly memory, and a link must work even if the medium carries no fragments.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ const B: HostId = HostId(1);
 const KINDS: [SocketKind; 2] = [SocketKind::Seqpacket, SocketKind::Stream];
 const MESSAGE: usize = 1_000;
 
-/// This many nodes in contact, on a medium that divides packets as Linux does over IPv4.
+/// Starts `hosts` nodes that are in contact, on a medium that divides packets as `rules` say.
 fn cluster(seed: u64, hosts: usize, rules: Fragmentation) -> Network {
     let mut net = Network::new(seed, hosts, 14_000, Duration::from_millis(1_500));
     net.fragmentation = Some(rules);
@@ -24,7 +24,7 @@ fn cluster(seed: u64, hosts: usize, rules: Fragmentation) -> Network {
     net
 }
 
-/// Why links went down since the last call.
+/// The reasons why links went down since the last call.
 fn downs(net: &mut Network) -> Vec<LinkDownReason> {
     let down = |(_, event)| match event {
         Event::LinkDown { reason, .. } => Some(reason),
@@ -56,14 +56,15 @@ fn connected(net: &mut Network, kind: SocketKind, instance: u32) -> (Port, Port)
     (client.unwrap(), server)
 }
 
-/// How the receiver of a connection learned of its end, and how many bytes it had received by then.
+/// How the connection ended for its receiver, with the number of bytes received until then.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Orderly(usize),
     Reset(usize),
 }
 
-/// Sends this many bytes as fast as possible, shuts down and closes; B reads everything.
+/// Sends this number of bytes from A as fast as possible, shuts the connection down and closes the socket, while B
+/// reads everything.
 fn send_and_end(net: &mut Network, (client, server): (Port, Port), bytes: usize) -> End {
     let (mut sent, mut received, mut closed) = (0, 0, false);
     for _ in 0..600_000 {
@@ -173,6 +174,10 @@ fn broadcasts_whose_fragments_are_dropped_are_followed_by_ones_that_arrive() {
         });
         let last = received.as_mut().and_then(Vec::pop).map(|m| m.payload == [2; 10_000]);
         assert_eq!(last, Some(true), "{host:?}");
-        assert_eq!(received.map(|m| m.len()), Some(0), "the first was lost with the contact");
+        assert_eq!(
+            received.map(|m| m.len()),
+            Some(0),
+            "the first message was lost together with the contact"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Groups between nodes and within one: membership events, reachability and flow control.
+//! Tests of groups between nodes and within one node: membership events, reachability and flow control.
 
 use core::time::Duration;
 
@@ -63,20 +63,24 @@ fn the_four_ways_to_address_a_group() {
     all.iter().for_each(|m| drop(news(&mut net, *m)));
     let counts = |net: &mut Network| all.map(|m| texts(net, m).len());
     assert_eq!(send(&mut net, a, None, b"all"), Ok(3));
-    assert_eq!(counts(&mut net), [1, 1, 1, 1], "a hears itself");
+    assert_eq!(counts(&mut net), [1, 1, 1, 1], "member a receives its own broadcast");
     assert_eq!(send(&mut net, b, None, b"all"), Ok(3));
     assert_eq!(counts(&mut net), [1, 0, 1, 1]);
     assert_eq!(send(&mut net, d, to_instance(2), b"two"), Ok(3));
     assert_eq!(counts(&mut net), [0, 1, 1, 0]);
     assert_eq!(send(&mut net, c, to_instance(2), b"one"), Ok(3));
-    assert_eq!(counts(&mut net), [0, 1, 0, 0], "the only other of its instance");
+    assert_eq!(
+        counts(&mut net),
+        [0, 1, 0, 0],
+        "only the other member with this instance receives the message"
+    );
     let b_itself = Some(Address::Socket(b.addr(&net)));
     assert_eq!(send(&mut net, d, b_itself, b"you"), Ok(3));
     assert_eq!(counts(&mut net), [0, 1, 0, 0]);
     for _ in 0..3 {
         for expected in [[0, 1, 0, 0], [0, 0, 1, 0]] {
             assert_eq!(send(&mut net, d, any_of(2), b"any"), Ok(3));
-            assert_eq!(counts(&mut net), expected, "each in its turn");
+            assert_eq!(counts(&mut net), expected, "the members with this instance take turns");
         }
     }
     for nobody in [to_instance(77), any_of(77), Some(Address::Socket(SocketAddr::default()))] {
@@ -117,7 +121,11 @@ fn groups_of_a_node_and_misuse() {
         assert_eq!(node.socket_report(a.port).unwrap().group, Some(node_scope(1)));
         assert_eq!(node.readiness(a.port).map(|r| r.writable), Ok(true));
         node.join(now, fresh, GroupRequest { group: GROUP + 1, ..request(1) }).unwrap();
-        assert_eq!(node.readiness(fresh).map(|r| r.writable), Ok(false), "no member to send to");
+        assert_eq!(
+            node.readiness(fresh).map(|r| r.writable),
+            Ok(false),
+            "the group has no other member, so its socket is not writable"
+        );
     });
 }
 
@@ -193,12 +201,15 @@ fn a_member_with_limited_patience_is_stalled_by_nobody_for_long() {
             }
         }
         got += texts(&mut net, b).len();
-        assert!(waited < Duration::from_secs(5), "held up for {waited:?} after {sent}");
+        assert!(
+            waited < Duration::from_secs(5),
+            "the sender had waited for {waited:?} after {sent} messages"
+        );
     }
     net.run(Duration::from_millis(100));
     got += texts(&mut net, b).len();
-    assert_eq!(got, 200, "those who keep up miss nothing");
-    assert!(waited > Duration::from_secs(2), "no member was slow");
+    assert_eq!(got, 200, "a member that keeps up must receive all messages");
+    assert!(waited > Duration::from_secs(2), "the slow member never blocked the sender");
     assert_eq!(news(&mut net, a), [(slow.addr(&net), 3, MembershipEvent::Left)]);
     // The slow member reads what it was sent, then that the sender has left it; it rejoins and can be reached
     // again.

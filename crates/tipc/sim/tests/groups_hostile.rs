@@ -1,4 +1,4 @@
-//! Groups on a bad medium, and with members that join and leave at random.
+//! Tests of groups on a bad medium, and with members that join and leave at random.
 
 use core::time::Duration;
 
@@ -12,14 +12,14 @@ mod members;
 
 use members::{Member, cluster, join, recv, request, send, texts, to_instance, try_send};
 
-/// Messages that a member sent to a receiver, and how many of them arrived.
+/// The messages that one member sent to another, and how many of them arrived.
 #[derive(Default)]
 struct Flow {
     sent: Vec<u32>,
     received: usize,
 }
 
-/// Random traffic of all kinds, with changing methods on a bad medium: everything arrives once and in order.
+/// Random messages of all kinds on a bad medium, sent by changing methods: all of them arrive once and in order.
 #[test]
 fn all_kinds_of_messages_keep_their_order_on_a_bad_medium() {
     seeds::each("GROUPS_SEEDS", 0..40, |seed| {
@@ -97,11 +97,11 @@ fn all_kinds_of_messages_keep_their_order_on_a_bad_medium() {
             let (from, to) = (index / count, index % count);
             assert_eq!(flow.received, flow.sent.len(), "from {from} to {to}");
         }
-        assert!(total > 300, "only {total} arrived, {blocked} sends had to wait");
+        assert!(total > 300, "only {total} messages arrived, and {blocked} sends had to wait");
     });
 }
 
-/// Sockets join and are closed while others send. Once all is quiet, every member knows exactly the existing members
+/// Sockets join and are closed while others send. When all is quiet, every member knows exactly the members that exist,
 /// and can reach each of them.
 #[test]
 fn members_that_come_and_go_leave_a_true_picture() {
@@ -109,16 +109,16 @@ fn members_that_come_and_go_leave_a_true_picture() {
 }
 
 /// Sockets leave and join again while others send. Bindings and the group protocol use different links, and a JOIN does
-/// not tell to which binding it belongs: rejoining within the time that retransmissions take can be misread
-/// permanently, by this implementation as by any other (docs/TIPC.md, "Known weaknesses"). Here this happens in two or
-/// three runs out of a hundred.
+/// not contain the binding to which it belongs. If a socket rejoins within the time that retransmissions take, its JOIN
+/// can therefore be attributed to the wrong binding permanently, by this and by any other implementation (docs/TIPC.md,
+/// "Known weaknesses"). Here this happens in two or three runs out of a hundred.
 #[test]
 fn members_that_return_are_seldom_misread() {
     let misread: Vec<u64> = (0..100).filter(|seed| !history(*seed, true)).collect();
     assert!(misread.len() <= 8, "SEEDS={misread:?}");
 }
 
-/// Whether all members know each other after a random run.
+/// Makes a random run, and returns whether all members know each other afterwards.
 fn history(seed: u64, returns: bool) -> bool {
     let mut net = cluster(seed, 4);
     net.conditions.loss_per_mille = [0, 50][seed as usize % 2];

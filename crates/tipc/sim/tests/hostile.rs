@@ -1,5 +1,5 @@
-//! A peer that sends arbitrary frames: no panic, no unbounded growth, and a healthy peer's link
-//! stays up.
+//! Tests of a peer that sends arbitrary frames: they cause no panic and no unbounded growth, and the link of a healthy
+//! peer stays up.
 
 use core::time::Duration;
 
@@ -17,7 +17,7 @@ use rand_pcg::Pcg64Mcg;
 const OWN: MediaAddr = MediaAddr::Ethernet([2, 0, 0, 0, 0, 9]);
 const ADDR: u32 = 0x1009;
 
-/// Frames of a correct exchange, as a basis for manipulated ones.
+/// The frames of a correct exchange, from which false frames are made.
 fn honest_frames() -> Vec<Vec<u8>> {
     let mut net = Network::new(9, 10, 1500, Duration::from_millis(1500));
     net.record = Some(Vec::new());
@@ -49,7 +49,7 @@ fn honest_frames() -> Vec<Vec<u8>> {
     net.record.take().unwrap()
 }
 
-/// A correct frame with a few manipulations, mostly in the header.
+/// Makes a false frame: a correct one with a few changes, mostly in the header.
 fn lie(rng: &mut Pcg64Mcg, frames: &[Vec<u8>]) -> Vec<u8> {
     let mut frame = frames[rng.random_range(0..frames.len())].clone();
     for _ in 0..rng.random_range(0..6) {
@@ -73,7 +73,7 @@ fn lie(rng: &mut Pcg64Mcg, frames: &[Vec<u8>]) -> Vec<u8> {
 #[test]
 fn lies_cause_no_panic_and_no_growth() {
     let frames = honest_frames();
-    assert!(frames.len() > 20, "{} honest frames", frames.len());
+    assert!(frames.len() > 20, "the exchange gave only {} frames", frames.len());
     for seed in 0..20 {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let addr = Some(NodeAddr(ADDR));
@@ -92,19 +92,30 @@ fn lies_cause_no_panic_and_no_growth() {
             let mut sent = 0;
             while node.poll_transmit(now, &mut out).is_some() {
                 sent += 1;
-                assert!(sent < 10_000, "seed {seed}: one frame makes the node send for ever");
+                assert!(sent < 10_000, "seed {seed}: a single frame makes the node send endlessly");
             }
             while node.poll_event().is_some() {}
             if round.is_multiple_of(16) {
                 now = now + Duration::from_millis(rng.random_range(0..400));
                 node.handle_timeout(now);
-                let due = node.poll_timeout().expect("discovery never ends");
-                assert!(due > now, "seed {seed}: a timer that is due stays due");
+                let due = node.poll_timeout().expect("discovery always has a next timer");
+                assert!(due > now, "seed {seed}: a timer is still due after it was handled");
             }
         }
-        assert!(node.held_bytes() < 64 << 20, "seed {seed}: {} bytes held", node.held_bytes());
-        assert!(node.peers().count() < 2_000, "seed {seed}: {} peers", node.peers().count());
-        assert!(node.drops().iter().map(|(_, n)| n).sum::<u64>() > 1_000, "the lies were believed");
+        assert!(
+            node.held_bytes() < 64 << 20,
+            "seed {seed}: {} bytes are queued",
+            node.held_bytes()
+        );
+        assert!(
+            node.peers().count() < 2_000,
+            "seed {seed}: the node stores {} peers",
+            node.peers().count()
+        );
+        assert!(
+            node.drops().iter().map(|(_, n)| n).sum::<u64>() > 1_000,
+            "the node accepted almost all false frames"
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! Guarantees that can be tested only by modifying frames in transit, or dropping selected ones.
+//! Tests of guarantees that can be tested only if frames are modified in transit, or selected frames are dropped.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ const B: HostId = HostId(1);
 const RANGE: ServiceRange = ServiceRange { service: 1000, lower: 0, upper: 9 };
 const SERVICE: Address = Address::Service { service: 1000, instance: 7, domain: NodeAddr(0) };
 
-/// Two nodes in contact, each with a socket; the second node's is bound.
+/// Two nodes in contact, each with a socket. The second node's socket is bound.
 fn pair(kind: SocketKind) -> (Network, Port, Port) {
     let mut net = Network::new(1, 2, 1500, Duration::from_millis(1500));
     net.start(A, false);
@@ -140,8 +140,8 @@ fn a_message_that_was_sent_on_once_is_not_sent_on_again() {
     }
 }
 
-/// Makes the first message on a new link announce one packet more in flight on the old one, like a sender that uses the
-/// new link without waiting.
+/// Changes the first message on a new link: it announces one more packet in flight on the old link, as if the sender
+/// used the new link without waiting.
 fn impatient(to: HostId, frame: &mut [u8]) {
     const TUNNEL: u8 = 10;
     const SYNCH: u8 = 0;
@@ -151,8 +151,8 @@ fn impatient(to: HostId, frame: &mut [u8]) {
     }
 }
 
-/// Two nodes whose second link has just come up, with an impatient sender. Also returns two ports of the first node,
-/// one for each link, and a bound port of the second node.
+/// Two nodes whose second link has just come up, and whose sender appears not to wait. Also returns two ports of the
+/// first node, one for each link, and a bound port of the second node.
 fn two_links_of_an_impatient_sender() -> (Network, [Port; 2], Port) {
     let planes = [Plane { mtu: 1500, priority: 10 }; 2];
     let mut net = Network::with_planes(7, 2, &planes, Duration::from_millis(500));
@@ -184,7 +184,8 @@ fn two_links_of_an_impatient_sender() -> (Network, [Port; 2], Port) {
     (net, ports, server.unwrap())
 }
 
-/// A receiver does not rely on the sender to wait: packets on the new link wait for those sent before on the old one.
+/// A receiver does not rely on the sender to wait: packets on the new link wait at the receiver for those sent earlier
+/// on the old link.
 #[test]
 fn what_an_impatient_sender_sends_on_a_new_link_waits_at_the_receiver() {
     let (mut net, ports, server) = two_links_of_an_impatient_sender();
@@ -200,7 +201,7 @@ fn what_an_impatient_sender_sends_on_a_new_link_waits_at_the_receiver() {
     assert_eq!(got(&mut net), Ok(b"late".to_vec()));
 }
 
-/// The packets held back are bounded: a peer that does not send what it announced loses contact.
+/// The number of packets held back is limited: a peer that does not send what it announced loses contact.
 #[test]
 fn what_waits_at_the_receiver_for_another_link_is_bounded() {
     let (mut net, ports, _) = two_links_of_an_impatient_sender();

@@ -1,5 +1,5 @@
-//! How many packets small messages need: messages queued until the medium accepts them share packets, in order, and none is
-//! delayed for that.
+//! Tests of the number of packets that small messages need. Messages that are queued until the medium accepts them
+//! share packets, in order, and no message is delayed to share one.
 
 use core::time::Duration;
 
@@ -12,7 +12,7 @@ const A: HostId = HostId(0);
 const B: HostId = HostId(1);
 const TO: Address = Address::Service { service: 700, instance: 0, domain: NodeAddr(0) };
 
-/// Two nodes in contact, a receiver bound on the second, two senders on the first.
+/// Two nodes in contact, with two senders on the first node, and a bound receiver on the second.
 fn pair() -> (Network, Port, [Port; 2]) {
     let mut net = Network::new(6, 2, 1500, Duration::from_millis(1500));
     net.start(A, false);
@@ -40,7 +40,11 @@ fn sent(net: &mut Network, turn: impl FnOnce(&mut Node)) -> u64 {
     let count = net.with(A, |node, now| {
         let (before, mut frame) = (packets(node), Vec::new());
         turn(node);
-        assert_eq!(packets(node), before, "numbered when the medium takes it, not before");
+        assert_eq!(
+            packets(node),
+            before,
+            "a packet must not get its number before it is passed to the medium"
+        );
         // A frame that is lost here is retransmitted like any other.
         while node.poll_transmit(now, &mut frame).is_some() {}
         packets(node) - before
@@ -69,7 +73,7 @@ fn messages_of_one_turn_share_packets_and_keep_their_order() {
     });
     // A header of 40 bytes and 14 messages of 40 + 64 bytes each.
     assert_eq!(count, 8);
-    assert_eq!(received(&mut net, receiver), texts, "also between senders");
+    assert_eq!(received(&mut net, receiver), texts, "messages of two senders must stay in order");
 }
 
 #[test]
@@ -113,7 +117,7 @@ fn large_messages_between_small_ones_and_other_importances_keep_the_order() {
             }
         }
     });
-    assert_eq!(count, 3, "a bundle has one importance");
+    assert_eq!(count, 3, "all messages of a bundle have the same importance");
     let order: Vec<u8> = received(&mut net, receiver).iter().map(|text| text[0]).collect();
     assert_eq!(order, (0..9).collect::<Vec<u8>>());
 }
@@ -137,9 +141,9 @@ fn bindings_of_one_turn_share_a_broadcast() {
     net.run(Duration::from_secs(1));
     let known =
         net.with(B, |node, _| node.names().iter().filter(|b| b.range.service == 800).count());
-    assert_eq!(known, Some(10), "also when the frame was lost");
+    assert_eq!(known, Some(10), "all bindings must arrive although the frame was lost");
     assert!(
         net.with(A, |node, _| node.held_bytes()).unwrap() <= before,
-        "acknowledged and released"
+        "the broadcasts must be acknowledged and released"
     );
 }

@@ -1,5 +1,5 @@
-//! Clusters above the monitor's threshold: they send little when idle, no contact is lost without cause, and all other
-//! nodes notice a failed node in time.
+//! Tests of clusters with more nodes than the monitor's threshold: they send little when idle, no contact is lost
+//! without a reason, and all other nodes notice in time that a node has failed.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ fn losses(net: &mut Network) -> Vec<(HostId, NodeAddr)> {
     net.take_events().into_iter().filter_map(lost).collect()
 }
 
-/// Waits until all nodes that are up have lost contact with those that are down, and returns the time that took.
+/// Waits until all nodes that are up have lost contact with the nodes in `gone`, and returns the time that this took.
 fn await_losses(net: &mut Network, gone: &BTreeSet<usize>) -> Duration {
     let began = net.now();
     let missing: BTreeSet<NodeAddr> = gone.iter().map(|n| net.addr(HostId(*n))).collect();
@@ -60,10 +60,10 @@ fn await_losses(net: &mut Network, gone: &BTreeSet<usize>) -> Duration {
     while !left.is_empty() {
         net.run(Duration::from_millis(25));
         for loss in losses(net) {
-            assert!(missing.contains(&loss.1), "{loss:?} without a reason");
+            assert!(missing.contains(&loss.1), "contact was lost without a reason: {loss:?}");
             left.remove(&loss);
         }
-        assert!(net.now().since(began) < TOLERANCE * 20, "never lost: {left:?}");
+        assert!(net.now().since(began) < TOLERANCE * 20, "not noticed as lost: {left:?}");
     }
     net.now().since(began)
 }
@@ -74,10 +74,16 @@ fn at_rest_a_node_sends_as_the_root_of_the_cluster_and_not_as_its_size() {
     let ring = frames_at_rest(&mut cluster(1, 64, |_| 32));
     // Seven followers and about nine heads are probed; each probe is answered, and a few more answers cross them.
     let ticks = 1000.0 / 375.0;
-    assert!(ring <= 2.0 * 17.0 * ticks + 2.0, "{ring} frames a second");
-    assert!(ring * 2.0 < full, "{ring} with and {full} without monitor");
+    assert!(ring <= 2.0 * 17.0 * ticks + 2.0, "a node sends {ring} frames per second");
+    assert!(
+        ring * 2.0 < full,
+        "a node sends {ring} frames per second with the monitor and {full} without it"
+    );
     let larger = frames_at_rest(&mut cluster(1, 144, |_| 32));
-    assert!(larger < ring * 1.8, "{larger} frames in a cluster of 144, {ring} in one of 64");
+    assert!(
+        larger < ring * 1.8,
+        "a node sends {larger} frames per second in a cluster of 144 nodes, but {ring} in one of 64"
+    );
 }
 
 #[test]
@@ -89,7 +95,10 @@ fn a_node_that_is_gone_is_lost_by_all_within_two_and_a_half_tolerances() {
             net.crash(HostId(gone));
             let took = await_losses(&mut net, &[gone].into());
             let bound = if loss == 0 { TOLERANCE * 5 / 2 } else { TOLERANCE * 4 };
-            assert!(took <= bound, "{size} nodes, {loss} per mille: {took:?}");
+            assert!(
+                took <= bound,
+                "in a cluster of {size} nodes, with {loss} per mille lost, the crash was noticed after {took:?}"
+            );
             net.start(HostId(gone), false);
             net.run(Duration::from_secs(15));
             let up = net.with(HostId(gone), |n, _| n.peers().filter(|p| p.up).count());
@@ -108,7 +117,10 @@ fn neighbours_in_the_ring_that_go_together_are_lost_by_all() {
             net.crash(HostId(*host));
         }
         let took = await_losses(&mut net, &gone);
-        assert!(took <= TOLERANCE * 4, "{count} of 48 from {from}: {took:?}");
+        assert!(
+            took <= TOLERANCE * 4,
+            "the crash of {count} of 48 nodes, from node {from} on, was noticed after {took:?}"
+        );
     }
 }
 
@@ -121,7 +133,12 @@ fn a_fifth_of_all_frames_lost_loses_nobody_whom_full_mesh_would_keep() {
         net.run(Duration::from_secs(45));
         downs[n] = losses(&mut net).len();
     }
-    assert!(downs[1] <= downs[0], "{} lost with, {} without monitor", downs[1], downs[0]);
+    assert!(
+        downs[1] <= downs[0],
+        "{} contacts were lost with the monitor, {} without it",
+        downs[1],
+        downs[0]
+    );
 }
 
 #[test]
@@ -130,7 +147,11 @@ fn halves_of_a_cluster_lose_each_other_and_meet_again() {
     net.conditions.groups = (0..40).map(|n| (n * 7 % 2) as u8).collect();
     net.run(TOLERANCE * 4);
     let lost: BTreeSet<_> = losses(&mut net).into_iter().collect();
-    assert_eq!(lost.len(), 2 * 20 * 20, "each lost the whole other half, and nobody else");
+    assert_eq!(
+        lost.len(),
+        2 * 20 * 20,
+        "each node must lose all nodes of the other half, and no others"
+    );
     net.conditions.groups.clear();
     net.run(Duration::from_secs(70));
     for host in (0..40).map(HostId) {
@@ -168,11 +189,15 @@ fn an_operator_sees_the_ring() {
         let list = node.monitored(BearerId(0));
         assert_eq!(list.len(), 36);
         let addrs: Vec<_> = list.iter().map(|m| m.addr.0).collect();
-        assert_eq!(addrs, (0x1000..0x1024).collect::<Vec<_>>(), "this node first");
+        assert_eq!(
+            addrs,
+            (0x1000..0x1024).collect::<Vec<_>>(),
+            "the report must begin with this node"
+        );
         assert_eq!(
             list[0].applied,
             [true, true, true, false, true],
-            "the crashed one is seen down"
+            "the crashed node must be reported as down"
         );
         assert!(!list[4].up && list.iter().filter(|m| m.up).count() == 35);
         assert!(list.iter().filter(|m| m.direct).count() < 16);

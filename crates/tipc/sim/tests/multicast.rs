@@ -1,4 +1,4 @@
-//! Multicast by broadcast and by replicast, and the order of messages when a sender switches between the two.
+//! Tests of multicasts by broadcast and by replicast, and of their order when a sender switches between the two.
 
 use core::time::Duration;
 
@@ -24,7 +24,7 @@ fn cluster(seed: u64, hosts: usize) -> Network {
     net
 }
 
-/// A socket of a host, bound to the host's own instance.
+/// Opens a socket on a host and binds it to the host's own instance.
 fn receiver(net: &mut Network, host: HostId) -> Port {
     let port = net.with(host, |node, _| {
         let port = node.open(SocketKind::Rdm).unwrap();
@@ -62,7 +62,7 @@ fn received(net: &mut Network, host: HostId, port: Port) -> Vec<Vec<u8>> {
     all
 }
 
-/// Number of data frames among those recorded: by broadcast, and by replicast.
+/// Returns the numbers of data frames among the recorded frames: those sent by broadcast, and those sent by replicast.
 fn data_frames(net: &mut Network) -> (usize, usize) {
     let frames = net.record.replace(Vec::new()).unwrap_or_default();
     // Version 2, users 0 to 3 or fragments: the first byte without its last bit.
@@ -91,10 +91,10 @@ fn few_destinations_get_copies_and_many_get_one_broadcast() {
     assert_eq!(data_frames(&mut net), (0, 2));
     send(&mut net, HostId(0), sender, up_to(11), b"all").unwrap();
     net.run(Duration::from_millis(100));
-    assert_eq!(data_frames(&mut net), (1, 11), "one broadcast, and the twin to each");
+    assert_eq!(data_frames(&mut net), (1, 11), "one broadcast, and one twin to each node");
     send(&mut net, HostId(0), sender, up_to(11), &[7; 5_000]).unwrap();
     net.run(Duration::from_millis(100));
-    assert_eq!(data_frames(&mut net), (4, 0), "four fragments for eleven nodes");
+    assert_eq!(data_frames(&mut net), (4, 0), "four broadcast fragments reach all eleven nodes");
     for (n, port) in ports.iter().enumerate() {
         let got = received(&mut net, HostId(n + 1), *port);
         let lens: Vec<usize> = got.iter().map(Vec::len).collect();
@@ -147,8 +147,8 @@ fn a_sender_of_broadcasts_waits_for_room_and_is_woken() {
     }
 }
 
-/// Senders switch methods at random on a medium that delays, loses and duplicates frames: every receiver gets every
-/// message once and in order.
+/// Senders switch methods at random, on a medium that delays, loses and duplicates frames. Every receiver must get
+/// every message once and in order.
 #[test]
 fn changing_the_way_keeps_every_message_and_its_order() {
     seeds::each("MULTICAST_SEEDS", 0..60, |seed| {
@@ -207,11 +207,11 @@ fn changing_the_way_keeps_every_message_and_its_order() {
                 expected[to.0][from] += 1;
                 got_total += 1;
             }
-            assert_eq!(expected[to.0], sent, "host {to:?} misses messages");
+            assert_eq!(expected[to.0], sent, "{to:?} has not received all messages");
             let overload = net.with(to, |n, _| n.drops().get(DropReason::Overload));
             assert_eq!(overload, Some(0));
         }
-        assert!(got_total > 1_000, "too little happened");
+        assert!(got_total > 1_000, "too few messages arrived for a meaningful test");
     });
 }
 
@@ -239,7 +239,7 @@ fn messages_that_wait_for_a_lost_node_are_delivered() {
     net.with(HostId(1), |node, now| {
         node.handle_frame(now, crossway_tipc_proto::addr::BearerId(0), &frame);
     });
-    assert!(received(&mut net, HostId(1), port).is_empty(), "it waits for its twin");
+    assert!(received(&mut net, HostId(1), port).is_empty(), "the multicast must wait for its twin");
     net.crash(HostId(0));
     net.run(Duration::from_secs(4));
     let state = net.with(HostId(1), |n, _| {
@@ -248,6 +248,6 @@ fn messages_that_wait_for_a_lost_node_are_delivered() {
                 || p.links[0].state != crossway_tipc_proto::link::LinkState::Established
         })
     });
-    assert_eq!(state, Some(true), "contact is lost");
+    assert_eq!(state, Some(true), "node 0x1000 must be without contact");
     assert_eq!(received(&mut net, HostId(1), port), [b"again"]);
 }

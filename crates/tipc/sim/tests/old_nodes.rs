@@ -1,5 +1,5 @@
-//! Peers that lack capabilities: name updates reach them without numbers, in order and once; peers that lack required
-//! capabilities are refused.
+//! Tests with peers that lack capabilities. A peer without numbered name updates must get each update once and in
+//! order; a peer that lacks a required capability must be refused.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -38,8 +38,8 @@ fn known(net: &mut Network, host: HostId) -> BTreeSet<u32> {
         .unwrap()
 }
 
-/// The events for names of [`SERVICE`] at a host, in order: whether the name was published (true) or withdrawn, and its
-/// instance. Discards the events of other hosts.
+/// The events for names of [`SERVICE`] on a host, in order: for each, whether the name was published (true) or
+/// withdrawn, and its instance. Discards the events of other hosts.
 fn news(net: &mut Network, of: HostId) -> Vec<(bool, u32)> {
     let all = net.take_events().into_iter().filter(|(host, _)| *host == of);
     all.filter_map(|(_, event)| match event {
@@ -86,7 +86,11 @@ fn an_old_node_learns_later_names_at_once_and_broadcasts_come_back_when_it_is_go
     net.record = Some(Vec::new());
     bind(&mut net, HostId(0), port, 1);
     net.run(Duration::from_millis(1));
-    assert_eq!(updates(&mut net), [(true, NameSeries::Update)], "one broadcast for all");
+    assert_eq!(
+        updates(&mut net),
+        [(true, NameSeries::Update)],
+        "a single broadcast reaches all nodes"
+    );
 
     net.withheld = Capabilities::NAMED_BCAST;
     net.start(old, false);
@@ -97,7 +101,11 @@ fn an_old_node_learns_later_names_at_once_and_broadcasts_come_back_when_it_is_go
     unbind(&mut net, HostId(0), port, 1);
     bind(&mut net, HostId(0), port, 3);
     net.run(Duration::from_millis(1));
-    assert_eq!(updates(&mut net), [(false, NameSeries::Update); 9], "three copies of each");
+    assert_eq!(
+        updates(&mut net),
+        [(false, NameSeries::Update); 9],
+        "each of the three updates is sent in three copies"
+    );
     assert_eq!(news(&mut net, old), [(true, 2), (false, 1), (true, 3)]);
     // Its own updates are sent to each peer, without a number.
     let its = open(&mut net, old);
@@ -149,7 +157,7 @@ fn updates_that_wait_to_be_broadcast_reach_everybody_once_when_an_old_node_comes
     }
     net.run(Duration::from_secs(3));
     let left = known(&mut net, talker);
-    assert!(instance > 1500 && !left.is_empty(), "{instance} names fit into the window");
+    assert!(instance > 1500 && !left.is_empty(), "the window was never full with {instance} names");
     for host in (0..4).map(HostId) {
         assert_eq!(known(&mut net, host), left, "{host:?}");
         let twice = net.with(host, |node, _| node.drops().get(DropReason::BadBinding));
@@ -300,7 +308,7 @@ fn multicasts_and_streams_reach_nodes_without_their_newer_forms() {
     let data = net.record.take().unwrap_or_default().len();
     assert!(
         data >= 40,
-        "{data} frames: small writes wait for a node that does not acknowledge on demand"
+        "only {data} frames: small writes were merged although the node does not acknowledge on request"
     );
     let mut got = Vec::new();
     while let Some(Ok(m)) = net.with(HostId(2), |node, now| node.recv(now, server, 1000)) {

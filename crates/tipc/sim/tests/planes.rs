@@ -1,11 +1,12 @@
-//! Nodes with two links to each other, over media that fail, recover and flap while messages are in flight.
+//! Tests of nodes with two links to each other, over media that fail and recover, once or repeatedly, while messages
+//! are in flight:
 //!
 //! - During contact, every message arrives once and in the order in which its socket sent it, whichever link carries it.
 //! - Contact is kept while one of the two paths works.
 //! - When both paths work again, every pair of nodes has both links and all name tables are equal.
 //! - No queue grows without bound.
 //!
-//! The environment variable `PLANES_SEEDS=first..last` replaces the default of the first 200 seeds.
+//! By default, the first 200 seeds are used; set the environment variable `PLANES_SEEDS=first..last` to use others.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +22,9 @@ use rand::RngExt;
 
 const SERVICE: u32 = 1000;
 const TOLERANCE: Duration = Duration::from_millis(500);
-/// Number of bytes that a node may hold; more indicates a leak.
+/// Maximum number of bytes in a node's queues; more indicates a leak.
 const BYTES_MAX: usize = 64 << 20;
-/// Number of sending sockets per host; with this many, both halves of the ports are nearly always used.
+/// Number of sending sockets per host: enough that both halves of the ports are nearly always used.
 const SOURCES: usize = 4;
 
 /// A flow of messages: the sending host, the index of the sending socket, and the receiving host.
@@ -37,7 +38,7 @@ struct Planes {
     sources: Vec<[Port; SOURCES]>,
     sent: BTreeMap<Flow, u32>,
     received: BTreeMap<Flow, u32>,
-    /// Pairs of hosts that have lost contact at some time: their messages may be missing.
+    /// Pairs of hosts that have lost contact at any time. Messages between them may be missing.
     broken: BTreeSet<(HostId, HostId)>,
     downs: u64,
     /// When the last cut ended.
@@ -147,16 +148,19 @@ impl Planes {
                 let (from, source, number) = (HostId(word(0) as usize), word(1) as usize, word(2));
                 assert!(m.payload[12..].iter().all(|b| *b == number as u8), "damaged");
                 let last = self.received.insert((from, source, to), number).unwrap_or(0);
-                assert!(number > last, "{from:?}.{source} to {to:?}: {number} after {last}");
+                assert!(
+                    number > last,
+                    "socket {source} of {from:?} to {to:?}: message {number} came after {last}"
+                );
                 assert!(
                     number == last + 1 || self.broken.contains(&(from, to)),
-                    "{from:?}.{source} to {to:?}: {} is missing before {number}",
+                    "socket {source} of {from:?} to {to:?}: message {} is missing before {number}",
                     last + 1
                 );
             }
         }
         let held = self.net.bytes_max();
-        assert!(held < BYTES_MAX, "a node holds {held} bytes");
+        assert!(held < BYTES_MAX, "a node has queued {held} bytes");
     }
 
     /// Whether all possible links are up.
@@ -203,7 +207,7 @@ impl Planes {
     }
 
     fn run(&mut self) {
-        assert!(self.is_whole(), "both links come up at the start");
+        assert!(self.is_whole(), "both links must come up at the start");
         let loss = [0, 10, 50, 200][self.seed as usize / 8 % 4];
         let rng = self.net.rng();
         let delay_min = Duration::from_micros(rng.random_range(20..500));
@@ -230,9 +234,12 @@ impl Planes {
         for (flow, sent) in &self.sent {
             let received = self.received.get(flow).copied().unwrap_or(0);
             let excused = self.broken.contains(&(flow.0, flow.2));
-            assert!(received == *sent || excused, "{flow:?}: {received} of {sent} arrived");
+            assert!(
+                received == *sent || excused,
+                "{flow:?}: only {received} of {sent} messages arrived"
+            );
         }
-        assert!(self.is_whole(), "both links come up again");
+        assert!(self.is_whole(), "both links must come up again");
         let mut tables: Vec<BTreeSet<_>> = Vec::new();
         for host in 0..self.count {
             let table = self.net.with(HostId(host), |node, _| {
@@ -241,10 +248,17 @@ impl Planes {
             });
             tables.push(table.expect("all hosts are up"));
         }
-        assert_eq!(tables[0].len(), 2 * self.count, "node state and service of each");
+        assert_eq!(
+            tables[0].len(),
+            2 * self.count,
+            "each table must contain the state and the service of every node"
+        );
         assert!(tables.iter().all(|t| *t == tables[0]), "tables differ");
         let delivered: u32 = self.received.values().sum();
-        assert!(delivered > 100, "only {delivered} messages: the run proves nothing");
+        assert!(
+            delivered > 100,
+            "only {delivered} messages were delivered, so the run proves nothing"
+        );
     }
 }
 
@@ -255,5 +269,5 @@ fn messages_survive_the_loss_and_the_return_of_links() {
         planes.run();
         planes.downs
     });
-    assert!(downs.iter().any(|downs| *downs > 0), "no link ever went down");
+    assert!(downs.iter().any(|downs| *downs > 0), "no link went down in any run");
 }

@@ -1,5 +1,5 @@
-//! How fast and at what cost losses are repaired. All times are virtual, so every figure is exact and
-//! reproducible.
+//! Tests of how quickly losses are repaired, and of the number of retransmissions. All times are virtual, so every
+//! figure is exact and reproducible.
 
 use core::time::Duration;
 
@@ -21,7 +21,7 @@ fn pair(seed: u64) -> Network {
     apart(seed, ONE_WAY)
 }
 
-/// Two nodes with a link that is up.
+/// Two nodes with a link that is up; a frame takes `one_way`.
 fn apart(seed: u64, one_way: Duration) -> Network {
     let mut net = Network::new(seed, 2, 1500, Duration::from_millis(1500));
     net.conditions.delay_min = one_way;
@@ -36,7 +36,7 @@ fn stats(net: &mut Network, host: HostId) -> LinkStats {
     net.with(host, |node, _| node.peers().next().expect("a peer").links[0].stats).expect("up")
 }
 
-/// A datagram socket at each end: the sender's and the receiver's.
+/// Opens a datagram socket at each end. Returns the sender's and the receiver's port.
 fn sockets(net: &mut Network) -> (Port, Port) {
     let server = net.with(B, |node, _| {
         let port = node.open(SocketKind::Rdm).unwrap();
@@ -48,7 +48,7 @@ fn sockets(net: &mut Network) -> (Port, Port) {
     (client.unwrap(), server.unwrap())
 }
 
-/// Runs until the receiver has a message; returns the time that took.
+/// Runs until the receiver has a message, and returns the time since `sent`.
 fn arrival(net: &mut Network, server: Port, sent: Nanos) -> Duration {
     loop {
         if let Some(Ok(_)) = net.with(B, |node, now| node.recv(now, server, 10_000)) {
@@ -72,7 +72,7 @@ fn a_lost_last_packet_is_repaired_within_three_round_trips_and_5_ms() {
         let time = arrival(&mut net, server, sent);
         assert!(
             time <= 3 * ROUND_TRIP + Duration::from_millis(5),
-            "{} bytes took {time:?}",
+            "a message of {} bytes arrived only after {time:?}",
             payload.len()
         );
         net.run(Duration::from_secs(1));
@@ -80,11 +80,12 @@ fn a_lost_last_packet_is_repaired_within_three_round_trips_and_5_ms() {
     assert_eq!(
         stats(&mut net, A).packets_resent,
         1 + 7,
-        "exactly what was lost: one packet, then seven fragments"
+        "only what was lost must be retransmitted: one packet, then seven fragments"
     );
 }
 
-/// The time of the repair depends neither on the distance between the ends nor on the preceding traffic.
+/// The last packet of a burst is repaired within three round trips plus 5 ms, whatever the distance between the ends
+/// and the preceding traffic.
 #[test]
 fn the_last_of_a_burst_is_repaired_as_soon_at_any_distance() {
     for one_way_us in [20, 200, 1_000, 10_000, 50_000] {
@@ -140,13 +141,13 @@ fn the_last_of_a_burst_is_repaired_as_soon_at_any_distance() {
             let time = net.now().since(lost_at);
             assert!(
                 time <= 3 * (2 * one_way) + Duration::from_millis(5),
-                "the last of {burst} at {one_way:?} took {time:?}"
+                "the last of {burst} messages, at a distance of {one_way:?}, arrived only after {time:?}"
             );
             lost += u32::from(stats(&mut net, A).packets_resent > resent);
             net.run(Duration::from_secs(1));
         }
         // Packets for which the window was full were sent later, and were not lost.
-        assert!(lost >= 4, "only {lost} of 6 were lost");
+        assert!(lost >= 4, "only {lost} of 6 bursts lost a packet");
     }
 }
 
@@ -170,7 +171,7 @@ fn a_packet_lost_in_the_middle_is_repaired_by_the_report_of_those_behind_it() {
     assert_eq!(stats(&mut net, A).packets_resent, 1);
 }
 
-/// Streams `total` bytes and returns the virtual time it took.
+/// Sends `total` bytes on a stream, and returns the virtual time that this took.
 fn stream(net: &mut Network, total: usize) -> Duration {
     let listener = net.with(B, |node, _| {
         let port = node.open(SocketKind::Stream).unwrap();
@@ -211,7 +212,7 @@ fn stream(net: &mut Network, total: usize) -> Duration {
         net.step(next);
         assert!(
             net.now().since(start) < Duration::from_secs(600),
-            "{received} of {total} bytes arrived"
+            "only {received} of {total} bytes arrived"
         );
     }
     net.now().since(start)
@@ -230,13 +231,13 @@ fn a_stream_through_losses_is_whole_and_only_what_was_lost_goes_twice() {
         assert!(s.packets_sent > 1_400, "{s:?}");
         assert!(
             s.packets_resent * 100 <= s.packets_sent * resent_percent_max,
-            "{loss_per_mille} per mille lost: {} of {} packets sent again",
+            "with {loss_per_mille} per mille lost, {} retransmissions for {} packets",
             s.packets_resent,
             s.packets_sent
         );
         assert!(
             time <= clean * slower_at_most,
-            "{loss_per_mille} per mille lost: {time:?} instead of {clean:?}"
+            "with {loss_per_mille} per mille lost, the stream took {time:?} instead of {clean:?}"
         );
     }
 }

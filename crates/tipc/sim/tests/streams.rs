@@ -1,4 +1,5 @@
-//! How many packets a stream needs: large writes fill them, small writes share them, and none waits when waiting would be useless.
+//! Tests of the number of packets that a stream needs: large writes fill packets, small writes share packets, and no
+//! write waits if waiting saves nothing.
 
 use core::time::Duration;
 
@@ -10,7 +11,7 @@ use crossway_tipc_sim::{HostId, Network};
 
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);
-/// Number of stream bytes in a packet of 1500 bytes.
+/// Number of stream bytes that fill a packet of 1500 bytes.
 const FULL: usize = 1_476;
 
 struct Stream {
@@ -67,8 +68,8 @@ impl Stream {
         self.net.run(Duration::from_micros(micros));
     }
 
-    /// Returns the payload lengths of the stream's packets sent since the last call, and the number of acknowledgements
-    /// that were sent on request.
+    /// Returns the payload lengths of the stream's packets that were sent since the last call, and the number of
+    /// acknowledgements sent on request.
     fn packets(&mut self) -> (Vec<usize>, usize) {
         let frames = self.net.record.replace(Vec::new()).unwrap_or_default();
         let (mut lens, mut acks) = (Vec::new(), 0);
@@ -98,7 +99,11 @@ fn a_large_write_is_cut_into_full_packets() {
     let (lens, acks) = s.packets();
     assert_eq!(lens.len(), 41);
     assert!(lens[..40].iter().all(|&len| len == FULL), "{lens:?}");
-    assert_eq!((lens[40], acks), (100, 0), "the rest is sent immediately");
+    assert_eq!(
+        (lens[40], acks),
+        (100, 0),
+        "the last, partly filled packet must be sent immediately"
+    );
 }
 
 #[test]
@@ -117,8 +122,8 @@ fn small_writes_in_a_row_share_packets() {
     assert_eq!(lens[..5], [64; 5]);
     assert!(lens[5..5 + merged / FULL].iter().all(|&len| len == FULL), "{lens:?}");
     assert_eq!(lens.len(), 5 + merged.div_ceil(FULL), "{lens:?}");
-    assert!(merged / 64 / (lens.len() - 5) >= 22, "writes a packet");
-    assert_eq!(acks, 2, "one for the first, one for the last");
+    assert!(merged / 64 / (lens.len() - 5) >= 22, "too few writes per packet");
+    assert_eq!(acks, 2, "one acknowledgement for the first packet, one for the last");
 }
 
 #[test]
@@ -146,11 +151,14 @@ fn writes_at_leisure_are_not_delayed_and_soon_not_asked_about() {
         assert_eq!(s.write(&n.to_be_bytes()), Ok(4));
         // Longer than a round trip.
         s.run(1_000);
-        assert_eq!(s.read(), n.to_be_bytes(), "write {n} is there before the next");
+        assert_eq!(s.read(), n.to_be_bytes(), "write {n} must arrive before the next one");
     }
     let (lens, acks) = s.packets();
     assert_eq!(lens, vec![4; 400]);
-    assert!(acks <= 7, "{acks} acknowledgements: after 4, 8, 16, ... writes");
+    assert!(
+        acks <= 7,
+        "{acks} acknowledgements were requested, instead of one after 4, 8, 16, ... writes"
+    );
 }
 
 #[test]
@@ -166,7 +174,7 @@ fn a_conversation_never_waits() {
         let got = s.net.with(A, |node, now| node.recv(now, client, 100)).unwrap().unwrap();
         assert_eq!(got.payload, b"answer");
     }
-    assert_eq!(s.packets().1, 0, "no acknowledgement was ever asked for");
+    assert_eq!(s.packets().1, 0, "no acknowledgement may be requested in a dialogue");
 }
 
 #[test]
@@ -191,12 +199,13 @@ fn what_is_collected_goes_before_the_end() {
         if close {
             assert_eq!(end, Err(SocketError::ConnectionReset));
         } else {
-            assert_eq!(end, Err(SocketError::WouldBlock), "the end was reported once");
+            assert_eq!(end, Err(SocketError::WouldBlock), "the end must be reported only once");
         }
     }
 }
 
-/// A slow reader, a full window, a full link, losses: every byte arrives once and in its place, whatever the sizes of the writes.
+/// Whether the reader is slow, the window or the link is full, or packets are lost: every byte arrives once and in its
+/// place, whatever the sizes of the writes.
 #[test]
 fn every_byte_arrives_in_its_place_whatever_is_full() {
     for loss in [0, 50] {
@@ -230,8 +239,13 @@ fn every_byte_arrives_in_its_place_whatever_is_full() {
         got.extend(s.read());
         s.run(100_000);
         got.extend(s.read());
-        assert!(got == data, "{} of {} bytes", got.len(), data.len());
-        assert!(blocked > 3, "nothing was ever full");
+        assert!(
+            got == data,
+            "{} of {} bytes arrived, or some of them differ",
+            got.len(),
+            data.len()
+        );
+        assert!(blocked > 3, "neither the window nor the link was ever full");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Seeded runs on a hostile network, with these invariants:
+//! Tests of random runs on a hostile network, each with its own seed. They check that:
 //!
 //! - between two sockets, messages arrive at most once and in order, and none is lost while contact is kept;
 //! - when the network heals, every pair of nodes is in contact and all name tables are equal;
@@ -6,7 +6,7 @@
 //! - during contact, no node receives an event for a binding twice or in the wrong order;
 //! - an idle network sends few frames.
 //!
-//! The environment variable `SWARM_SEEDS=first..last` replaces the default of the first 200 seeds.
+//! By default, the first 200 seeds are used; set the environment variable `SWARM_SEEDS=first..last` to use others.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,10 +23,10 @@ use rand::RngExt;
 const SERVICE: u32 = 1000;
 const TOLERANCE: Duration = Duration::from_millis(500);
 
-/// Number of bytes that a node may hold; more indicates a leak.
+/// Maximum number of bytes in a node's queues; more indicates a leak.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Contents of a message: the sender's host and incarnation, and a number per receiver.
+/// Contents of a message: the sender's host and incarnation, and a number that counts the messages to this receiver.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Stamp {
     host: u64,
@@ -63,12 +63,12 @@ type Flow = (HostId, u64, HostId, u64);
 struct Swarm {
     seed: u64,
     net: Network,
-    /// The port of each host's current incarnation; `names` contains the other instances that each host has bound.
+    /// The port of each host's current incarnation. `names` contains the further instances that each host has bound.
     ports: Vec<Option<Port>>,
     names: Vec<BTreeSet<u32>>,
     sent: BTreeMap<Flow, u64>,
     received: BTreeMap<Flow, u64>,
-    /// Flows that have lost contact at some time: their messages may be missing.
+    /// Flows whose hosts have lost contact at any time. Their messages may be missing.
     broken: BTreeSet<Flow>,
     ups: u64,
 }
@@ -90,8 +90,8 @@ impl Swarm {
         (0..self.ports.len()).map(HostId)
     }
 
-    /// The capabilities that a host does not announce. In a quarter of the runs, some incarnations of some hosts
-    /// emulate older kernels and lack the capabilities that Linux 5.8, 5.1 and 4.17 lack.
+    /// The capabilities that a host withholds. In a quarter of the runs, some incarnations of some hosts emulate older
+    /// kernels: they withhold the capabilities that Linux 5.8, 5.1 or 4.17 lacks.
     fn withheld(&self, host: HostId) -> Capabilities {
         const LACKING: [u16; 3] = [0x800, 0xf00, 0xfc0];
         let turn = host.0 as u64 + self.life(host);
@@ -131,7 +131,7 @@ impl Swarm {
         self.names[host.0].clear();
     }
 
-    /// Sends a message from one host to another, if its name table contains the other.
+    /// Sends a message from one host to another if the sender's name table contains the receiver.
     fn send(&mut self, from: HostId, to: HostId) {
         let Some(port) = self.ports[from.0] else { return };
         // Only to the current incarnation: an old binding would lead to a port that no longer exists, and the message would be
@@ -175,13 +175,21 @@ impl Swarm {
             {
                 let stamp = Stamp::decode(&message.payload);
                 let flow = (HostId(stamp.host as usize), stamp.life, to, self.life(to));
-                assert_eq!(message.from.node, self.net.addr(flow.0), "the sender's address");
+                assert_eq!(
+                    message.from.node,
+                    self.net.addr(flow.0),
+                    "a message must carry its sender's address"
+                );
                 let last = self.received.get(&flow).copied().unwrap_or(0);
-                assert!(stamp.number > last, "{flow:?}: {} came after {last}", stamp.number);
+                assert!(
+                    stamp.number > last,
+                    "{flow:?}: message {} came after {last}",
+                    stamp.number
+                );
                 let gap = stamp.number != last + 1;
                 assert!(
                     !gap || self.broken.contains(&flow),
-                    "{flow:?}: {} is missing before {}",
+                    "{flow:?}: message {} is missing before {}",
                     last + 1,
                     stamp.number
                 );
@@ -190,7 +198,7 @@ impl Swarm {
         }
     }
 
-    /// Records broken contacts.
+    /// Records between which hosts contact was lost.
     fn watch(&mut self) {
         for (host, event) in self.net.take_events() {
             match event {
@@ -202,13 +210,13 @@ impl Swarm {
                 }
                 Event::LinkUp { .. } => self.ups += 1,
                 Event::DuplicateAddress { id, .. } => {
-                    panic!("{host:?} sees its address taken by {id}")
+                    panic!("{host:?} reports that node {id} uses its address")
                 }
                 _ => {}
             }
         }
         let held = self.net.bytes_max();
-        assert!(held < BYTES_MAX, "a node holds {held} bytes");
+        assert!(held < BYTES_MAX, "a node has queued {held} bytes");
     }
 
     /// Binds or withdraws a random name.
@@ -303,13 +311,13 @@ impl Swarm {
         let ticks = 10_000 / 125;
         let quiet = count * (count - 1) * ticks * 2 + count * 40;
         let sent = self.net.frames - frames;
-        assert!(sent <= quiet, "{sent} frames in 10 s of rest, not {quiet}");
+        assert!(sent <= quiet, "an idle network sent {sent} frames in 10 s, more than {quiet}");
         for (flow, sent) in &self.sent {
             let received = self.received.get(flow).copied().unwrap_or(0);
             assert!(received <= *sent);
             assert!(
                 received == *sent || self.broken.contains(flow),
-                "{flow:?}: {received} of {sent} arrived"
+                "{flow:?}: only {received} of {sent} messages arrived"
             );
         }
         let table = |swarm: &mut Self, host| {
@@ -323,31 +331,37 @@ impl Swarm {
                 let cluster = node.names().iter().filter(|b| b.scope == Scope::Cluster);
                 cluster.map(|b| (b.range, b.socket, b.key)).collect::<BTreeSet<_>>()
             });
-            all.expect("every host was started")
+            all.expect("every host must be running")
         };
         let first = table(self, HostId(0));
         let names: usize = self.names.iter().map(BTreeSet::len).sum();
         assert_eq!(
             first.len(),
             names + 2 * count as usize,
-            "node state, service and names of each"
+            "each table must contain the state, the service and the names of every node"
         );
         for host in self.hosts() {
             let own = table(self, host);
             let twice = self.net.with(host, |node, _| node.drops().get(DropReason::BadBinding));
             // Frames in flight to an earlier incarnation may reach the next one: packets carry no session.
             let excused = !self.is_calm();
-            assert!(excused || twice == Some(0), "{host:?}: bindings reported twice: {twice:?}");
-            assert_eq!(own, first, "{host:?} and host 0 differ");
+            assert!(
+                excused || twice == Some(0),
+                "{host:?}: number of bindings reported twice: {twice:?}"
+            );
+            assert_eq!(own, first, "the name tables of {host:?} and host 0 differ");
         }
-        assert!(self.ups >= count * (count - 1), "no nodes met");
+        assert!(
+            self.ups >= count * (count - 1),
+            "fewer links came up than there are pairs of nodes"
+        );
         if self.is_calm() {
             assert!(self.broken.is_empty(), "contact was lost without a reason: {:?}", self.broken);
         }
         let delivered: u64 = self.received.values().sum();
         // Partitions and crashes may leave little to send; a calm run must deliver more.
         let least = if self.is_calm() { 100 } else { 1 };
-        assert!(delivered >= least, "only {delivered} messages arrived: the run proves nothing");
+        assert!(delivered >= least, "only {delivered} messages arrived, so the run proves nothing");
     }
 }
 

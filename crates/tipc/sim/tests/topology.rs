@@ -1,4 +1,4 @@
-//! The topology service: events about bindings, nodes and links in the kernel's protocol.
+//! Tests of the topology service: events about bindings, nodes and links in the kernel's protocol.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ const CANCEL: u32 = 4;
 const FOREVER: u32 = u32::MAX;
 
 /// An event: its kind (1 published, 2 withdrawn, 3 timed out), the lower and the upper bound of the range, and the port
-/// and the node of the socket.
+/// and the node of the bound socket.
 type Told = (u32, u32, u32, u32, NodeAddr);
 
 fn pair() -> Network {
@@ -26,7 +26,7 @@ fn pair() -> Network {
     net
 }
 
-/// A connection from a socket of A to the topology service of a node.
+/// Connects a socket of A to the topology service of a node, and returns its port.
 fn subscriber(net: &mut Network, at: HostId) -> Port {
     let dest = Address::Service { service: 1, instance: 1, domain: net.addr(at) };
     let port = net.with(A, |node, _| node.open(SocketKind::Seqpacket)).unwrap().unwrap();
@@ -51,7 +51,7 @@ fn told(net: &mut Network, port: Port) -> Vec<Told> {
     let mut told = Vec::new();
     while let Ok(m) = net.with(A, |node, now| node.recv(now, port, 100)).unwrap() {
         assert_eq!((m.error, m.payload.len()), (ErrorCode::Ok, 48));
-        assert_eq!(&m.payload[40..], b"a handle", "the subscription is repeated");
+        assert_eq!(&m.payload[40..], b"a handle", "the event must repeat the subscription");
         let word = |n: usize| u32::from_le_bytes(m.payload[4 * n..4 * n + 4].try_into().unwrap());
         told.push((word(0), word(1), word(2), word(3), NodeAddr(word(4))));
     }
@@ -167,11 +167,11 @@ fn nodes_and_links_are_services_too() {
     assert_eq!(told(&mut net, nodes), [(2, b.0, b.0, 0, b)]);
     assert_eq!(told(&mut net, links), [(2, b.0, b.0, 0, a)]);
     let ports = net.with(A, |node, _| node.ports().collect::<Vec<_>>()).unwrap();
-    assert_eq!(ports.len(), 2, "the service's own sockets are not listed");
+    assert_eq!(ports.len(), 2, "the service's own sockets must not be listed");
 }
 
-/// An event for a link contains the numbers of the link's two bearers, an event for a node does not; both are in the
-/// byte order of the subscriber.
+/// An event for a link contains the numbers of the link's two bearers; an event for a node does not. Both kinds of
+/// event are in the byte order of the subscriber.
 #[test]
 fn events_of_nodes_and_of_two_links_are_sent_in_both_byte_orders() {
     let planes = [Plane { mtu: 1500, priority: 10 }; 2];
@@ -208,7 +208,11 @@ fn events_of_nodes_and_of_two_links_are_sent_in_both_byte_orders() {
     net.conditions.dead_paths.push((1, A, B));
     net.run(Duration::from_secs(2));
     for (le, nodes, links) in asked {
-        assert_eq!(heard(&mut net, nodes, le), [], "the node is still there");
+        assert_eq!(
+            heard(&mut net, nodes, le),
+            [],
+            "the node has another link and must not be reported as lost"
+        );
         assert_eq!(heard(&mut net, links, le), [(2, b.0, second, a)]);
     }
     net.crash(B);

@@ -1,4 +1,5 @@
-//! Two links to a peer, step by step: which one carries which traffic, and what happens when a medium or a bearer fails and recovers.
+//! Tests of two links to a peer, step by step: which link carries which traffic, and what happens when a medium or a
+//! bearer fails and recovers.
 
 use core::time::Duration;
 
@@ -20,7 +21,7 @@ fn pair(priority: u8, tolerance: Duration) -> (Network, [Port; 2], Address) {
     pair_without(Capabilities::default(), priority, tolerance)
 }
 
-/// Like `pair`, with nodes that do not announce the withheld capabilities.
+/// Like `pair`, but the nodes do not announce the capabilities in `withheld`.
 fn pair_without(
     withheld: Capabilities,
     priority: u8,
@@ -53,7 +54,7 @@ fn pair_without(
     (net, ports, Address::Socket(dest))
 }
 
-/// Number of packets that host 0 has sent on each link, and which links are active.
+/// The number of packets that host 0 has sent on each link, and whether each link is active.
 fn sent_on(net: &mut Network) -> ([u64; 2], [bool; 2]) {
     let links = net.with(HostId(0), |node, _| node.peers().next().unwrap().links).unwrap();
     let of = |n: usize| (links[n].stats.packets_sent, links[n].active);
@@ -103,7 +104,8 @@ fn a_cut_plane_costs_no_contact_and_its_traffic_goes_on_over_the_other() {
     assert_eq!(sent_on(&mut net).1, [true, true], "the link is back");
 }
 
-/// Discovery from a peer on the second medium while the link on the first is coming up must not be mistaken for a restart of the peer.
+/// A discovery message that arrives on the second medium while the first link is coming up must not be mistaken for a
+/// restart of the peer.
 #[test]
 fn both_links_come_up_at_once_and_stay_up() {
     seeds::each("TWO_LINKS_SEEDS", 0..200, |seed| {
@@ -126,7 +128,7 @@ fn both_links_come_up_at_once_and_stay_up() {
     });
 }
 
-/// If the device reports the failure, neither end has to wait for the tolerance.
+/// If the device reports the failure of the medium, neither end waits for the tolerance.
 #[test]
 fn a_medium_that_is_known_to_be_lost_costs_a_round_trip() {
     let (mut net, ports, dest) = pair(10, TOLERANCE);
@@ -156,8 +158,8 @@ fn a_medium_that_is_known_to_be_lost_costs_a_round_trip() {
     assert_eq!(sent_on(&mut net).1, [true, true], "the link is back");
 }
 
-/// Parts of a message that a link has delivered before it fails are not lost, and the remaining ones are fragmented as the other link
-/// requires: for a peer that cannot reassemble tunnelled fragments, each must fit whole.
+/// If a link fails in the middle of a message, the parts that it has delivered are not lost. The other parts are
+/// fragmented as the other link requires: if the peer cannot reassemble tunnelled fragments, each part must fit whole.
 #[test]
 fn a_message_of_which_half_has_come_when_its_link_dies_arrives_whole() {
     for withheld in [Capabilities::default(), Capabilities::TUNNEL_ENHANCED] {
@@ -184,8 +186,8 @@ fn a_message_of_which_half_has_come_when_its_link_dies_arrives_whole() {
     }
 }
 
-/// Messages that a half of the ports has sent on the old link arrive before any on the new one: nothing is sent there until the peer has
-/// acknowledged them, and if the old link fails first, its packets go ahead.
+/// Messages sent earlier on the old link arrive before any message on the new link: nothing is sent on the new link
+/// until the peer has acknowledged them. If the old link fails first, its packets are sent first through the new link.
 #[test]
 fn a_new_link_waits_for_what_is_under_way_on_the_old_one() {
     for old_dies in [false, true] {
@@ -195,7 +197,7 @@ fn a_new_link_waits_for_what_is_under_way_on_the_old_one() {
         net.conditions.dead_paths.push((1, a, b));
         net.with(a, |node, now| node.medium_lost(now, BearerId(1)));
         net.run(Duration::from_secs(2));
-        assert!(sent_on(&mut net).1[0], "one link is left");
+        assert!(sent_on(&mut net).1[0], "the remaining link must carry the traffic");
         let send = |net: &mut Network, text: &[u8]| {
             net.with(a, |node, now| node.send(now, ports[1], Some(dest), text)).unwrap().unwrap();
         };
@@ -214,7 +216,7 @@ fn a_new_link_waits_for_what_is_under_way_on_the_old_one() {
             let frames = net.record.as_ref().unwrap();
             frames.iter().position(|f| f.windows(text.len()).any(|w| w == text))
         };
-        assert_eq!(holds(&net, b"second"), None, "it may not leave yet");
+        assert_eq!(holds(&net, b"second"), None, "the second message must not be sent yet");
         if !old_dies {
             net.conditions.dead_paths.clear();
         }
@@ -227,7 +229,8 @@ fn a_new_link_waits_for_what_is_under_way_on_the_old_one() {
     }
 }
 
-/// After a long time, RESET is only sent rarely; if the device reports that the medium is back, the link does not wait for the next one.
+/// A link that has been down for a long time sends RESET rarely. If the device reports that the medium is back, the
+/// link does not wait for the next RESET.
 #[test]
 fn a_medium_that_is_known_to_be_back_has_its_link_after_a_few_round_trips() {
     let (mut net, ..) = pair(10, TOLERANCE);
@@ -248,7 +251,7 @@ fn a_medium_that_is_known_to_be_back_has_its_link_after_a_few_round_trips() {
     }
 }
 
-/// Disabling a bearer takes its link down, and nothing else; when it is enabled again, the link comes up again.
+/// Disabling a bearer takes only its own link down. When the bearer is enabled again, the link comes up again.
 #[test]
 fn a_bearer_comes_and_goes_without_a_message_lost() {
     let (mut net, ports, dest) = pair(10, TOLERANCE);
@@ -271,7 +274,7 @@ fn a_bearer_comes_and_goes_without_a_message_lost() {
                 let payload = [[half as u8; 4], sent.to_be_bytes()].concat();
                 let result =
                     net.with(HostId(0), |node, now| node.send(now, port, Some(dest), &payload));
-                assert_eq!(result, Some(Ok(8)), "contact holds and there is room");
+                assert_eq!(result, Some(Ok(8)), "there must be contact and room to send");
             }
             sent += 1;
             net.run(Duration::from_millis(7));
@@ -295,7 +298,7 @@ fn a_bearer_comes_and_goes_without_a_message_lost() {
     assert!(!net.take_events().iter().any(|(_, e)| matches!(e, Event::PeerDown { .. })));
 }
 
-/// With three media there are two links, and the third medium replaces one that stays dead.
+/// With three media, there are two links, and a link on the third medium replaces one that stays down.
 #[test]
 fn a_third_medium_replaces_one_that_stays_dead() {
     let planes = [Plane { mtu: 1500, priority: 10 }; 3];
@@ -308,7 +311,7 @@ fn a_third_medium_replaces_one_that_stays_dead() {
         links.iter().filter(|l| l.state == LinkState::Established).map(|l| l.bearer.0).collect()
     };
     let first = bearers(&mut net);
-    assert_eq!(first.len(), 2, "no more than two links");
+    assert_eq!(first.len(), 2, "there must be exactly two links");
     let spare = (0..3).find(|n| !first.contains(n)).unwrap();
     net.take_events();
     net.conditions.dead_paths.push((usize::from(first[0]), HostId(0), HostId(1)));
@@ -319,8 +322,9 @@ fn a_third_medium_replaces_one_that_stays_dead() {
     assert!(!net.take_events().iter().any(|(_, e)| matches!(e, Event::PeerDown { .. })));
 }
 
-/// How long a message is delayed that was sent to a medium that had just failed: at most the tolerance, checked in steps of a quarter of it,
-/// plus two steps. All times are virtual.
+/// Measures the delay of a message that was sent to a medium that had just failed. The delay is at most one and a half
+/// tolerances: the tolerance, which is checked at intervals of a quarter of it, plus two such intervals. All times are
+/// virtual.
 #[test]
 fn a_cut_costs_at_most_six_quarters_of_the_tolerance() {
     for tolerance_ms in [50, 200, 1_500] {
@@ -352,14 +356,19 @@ fn a_cut_costs_at_most_six_quarters_of_the_tolerance() {
                 }
                 assert!(
                     net.now().since(cut) < Duration::from_secs(10),
-                    "round {round}: {got} of 2"
+                    "round {round}: only {got} of 2 messages arrived"
                 );
             }
             longest = longest.max(net.now().since(cut));
             net.conditions.dead_paths.clear();
             net.run(tolerance * 20);
         }
-        assert!(longest <= tolerance * 3 / 2, "{tolerance:?} of silence cost {longest:?}");
-        eprintln!("tolerance {tolerance:?}: at most {longest:?}");
+        assert!(
+            longest <= tolerance * 3 / 2,
+            "with a tolerance of {tolerance:?}, a message was delayed by {longest:?}"
+        );
+        eprintln!(
+            "with a tolerance of {tolerance:?}, a message was delayed by at most {longest:?}"
+        );
     }
 }

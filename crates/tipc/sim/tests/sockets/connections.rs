@@ -1,4 +1,4 @@
-//! Connections: requests, data both ways, windows, ends and refusals.
+//! Tests of connections: requests, data in both directions, windows, ends and refusals.
 
 use core::time::Duration;
 
@@ -11,7 +11,7 @@ use crossway_tipc_sim::{HostId, Network};
 
 use super::{A, B, SERVICE, bind, open, pair, readiness, recv, send};
 
-/// A connection from a socket of `from` to one of `to`.
+/// Makes a connection from a socket of `from` to a socket of `to`. Returns their ports.
 fn connection(net: &mut Network, from: HostId, to: HostId, kind: SocketKind) -> (Port, Port) {
     let listener = open(net, to, kind);
     net.with(to, |node, _| node.listen(listener)).unwrap().unwrap();
@@ -51,14 +51,14 @@ fn connections_work_both_ways_within_and_between_nodes() {
             assert_eq!(
                 recv(&mut net, to, server).unwrap().payload,
                 b"last",
-                "what was sent is still read"
+                "data sent before the end must still be readable"
             );
             let end = recv(&mut net, to, server).unwrap();
             assert_eq!((end.error, end.payload.len()), (ErrorCode::ConnShutdown, 0));
             assert_eq!(
                 recv(&mut net, to, server),
                 Err(SocketError::WouldBlock),
-                "the end is reported once"
+                "the end must be reported only once"
             );
             assert_eq!(send(&mut net, to, server, None, b"x"), Err(SocketError::Pipe));
             assert!(readiness(&mut net, to, server).hangup);
@@ -148,12 +148,18 @@ fn a_sender_stops_at_the_window_and_goes_on_when_the_reader_reads() {
         sent += 1;
         assert!(sent < 1000, "the window never closes");
     }
-    assert_eq!(sent, 65, "128 blocks, two for each message, and one over");
+    assert_eq!(
+        sent, 65,
+        "128 blocks are enough for 64 messages of two blocks, and one more message may exceed them"
+    );
     assert!(!readiness(&mut net, A, client).writable);
     for _ in 0..16 {
         assert_eq!(recv(&mut net, B, server).unwrap().payload.len(), 1000);
     }
-    assert!(readiness(&mut net, A, client).writable, "32 blocks read open the window again");
+    assert!(
+        readiness(&mut net, A, client).writable,
+        "the window must open again after 32 blocks were read"
+    );
     // From now on, the window is 512 blocks.
     while send(&mut net, A, client, None, &[7; 1000]).is_ok() {
         sent += 1;
@@ -172,7 +178,7 @@ fn closing_tells_the_peer_and_a_lost_node_ends_its_connections() {
         assert_eq!(
             recv(&mut net, B, server),
             Err(SocketError::ConnectionReset),
-            "reported every time"
+            "the reset must be reported by every call"
         );
     }
     let (client, _server) = connection(&mut net, A, B, SocketKind::Seqpacket);

@@ -1,4 +1,5 @@
-//! The application's view: messages, connections, ends and refusals, between two nodes and within one.
+//! Tests of sockets as an application sees them: messages, connections, ends and refusals, between two nodes and within
+//! one node.
 
 mod connections;
 mod messages;
@@ -94,5 +95,9 @@ fn importance_travels_and_misuse_is_named() {
     net.run(Duration::from_millis(50));
     let (server, _) = net.with(B, |node, now| node.accept(now, listener)).unwrap().unwrap();
     let report = net.with(B, |node, _| node.socket_report(server)).unwrap().unwrap();
-    assert_eq!(report.options.importance, Importance::High, "an accepted socket inherits it");
+    assert_eq!(
+        report.options.importance,
+        Importance::High,
+        "an accepted socket inherits the listener's importance"
+    );
 }

@@ -1,4 +1,4 @@
-//! Messages without a connection: addresses, scopes, multicasts, and messages that are returned.
+//! Tests of messages without a connection: addresses, scopes, multicasts, and returned messages.
 
 use core::time::Duration;
 
@@ -31,7 +31,7 @@ fn a_message_of_any_legal_size_reaches_a_bound_socket_of_another_node() {
     assert_eq!(
         recv(&mut net, B, server),
         Err(SocketError::WouldBlock),
-        "empty messages are not delivered"
+        "an empty message must not be delivered"
     );
     let nobody = Address::Service { service: 1000, instance: 99, domain: NodeAddr(0) };
     assert_eq!(send(&mut net, A, client, Some(nobody), b"x"), Err(SocketError::Unreachable));
@@ -75,10 +75,10 @@ fn a_full_socket_returns_messages_as_overload() {
             Ok(back) => break back,
             Err(error) => assert_eq!(error, SocketError::WouldBlock),
         }
-        assert!(sent < 100, "the receiver never fills");
+        assert!(sent < 100, "the receiver's buffer is never full");
     };
     assert_eq!((back.error, back.payload.len()), (ErrorCode::Overload, 1024));
-    assert_eq!(sent, 36, "2 MiB hold 35 messages of 60,000 bytes");
+    assert_eq!(sent, 36, "the 36th message of 60,000 bytes does not fit into 2 MiB");
 }
 
 #[test]
@@ -99,7 +99,11 @@ fn multicast_reaches_every_matching_socket_once() {
     for (index, (host, port)) in sockets.iter().enumerate() {
         let first = recv(&mut net, *host, *port);
         if index == 3 {
-            assert_eq!(first, Err(SocketError::WouldBlock), "0 to 4 does not overlap 6 to 30");
+            assert_eq!(
+                first,
+                Err(SocketError::WouldBlock),
+                "the range 0 to 4 does not overlap the range 6 to 30"
+            );
         } else {
             assert_eq!(first.unwrap().service, Some(range));
         }
