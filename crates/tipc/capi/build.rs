@@ -1,4 +1,5 @@
-//! Sets the soname of the shared object; `include/crossway_tipc.h` explains when its number changes.
+//! Sets the soname of the shared library. The comment at the start of `include/crossway_tipc.h` says when its number
+//! changes.
 
 /// ABI version number.
 const ABI: u32 = 0;

@@ -1,4 +1,4 @@
-/* A server and a client in one program: binds {1000, 1}, sends itself a message, prints the answer.
+/* A server and a client in one program: binds service 1000, instance 1, sends itself a message and prints the answer.
  *
  *   cc echo.c $(pkg-config --cflags --libs crossway-tipc) -o echo && ./echo [PATH-OF-A-TIPCD] */
 #include <crossway_tipc.h>

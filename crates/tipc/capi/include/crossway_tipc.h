@@ -1,10 +1,11 @@
 /* TIPC sockets over the kernel's AF_TIPC or a tipcd. Link with -lcrossway_tipc (pkg-config crossway-tipc).
  *
- * Every call returns 0 or a number of bytes, or a negative errno, the same as with AF_TIPC. No call raises SIGPIPE.
+ * Every call returns 0, a number of bytes, or a negative errno (the same as with AF_TIPC). No call raises SIGPIPE.
  * timeout_ms: a negative value waits for ever, 0 does not wait (-EAGAIN, -EINPROGRESS).
  *
- * ABI: programs are linked against libcrossway_tipc.so.0. The number is incremented when a structure, a constant or a prototype here
- * changes its meaning; functions and constants may be added without that. Only the names declared here are exported.
+ * ABI: programs are linked against libcrossway_tipc.so.0. This number is incremented when a structure, a constant or a
+ * prototype here changes its meaning, but not when functions or constants are added. Only the names declared here are
+ * exported.
  *
  * The prototypes follow src/ffi.rs; tests/header.rs checks that they match and, with CROSSWAY_WRITE=1, writes them. */
 #ifndef CROSSWAY_TIPC_H
@@ -34,7 +35,7 @@ typedef struct ctipc_address {
     uint32_t c; /* upper, or node that looks the instance up (0: the whole cluster) */
 } ctipc_address;
 
-/* Options of level SOL_TIPC, for ctipc_setsockopt and ctipc_getsockopt (those marked * take no value: pass 0). */
+/* Options of level SOL_TIPC, for ctipc_setsockopt and ctipc_getsockopt. Options with a * take no value: pass 0. */
 enum {
     CTIPC_IMPORTANCE = 127,
     CTIPC_SRC_DROPPABLE = 128,
@@ -49,13 +50,14 @@ enum {
     CTIPC_NODELAY = 138
 };
 
-/* Flags of ctipc_join: receive one's own broadcasts; report members that join and leave. */
+/* Flags of ctipc_join: receive this socket's own broadcasts; report members that join and leave. */
 enum { CTIPC_LOOPBACK = 1, CTIPC_MEMBER_EVENTS = 2 };
 
 /* Maximum length of a message in bytes; a write to a stream may be longer. */
 enum { CTIPC_MESSAGE_MAX = 66000 };
 
-/* What was received: a message, a returned message of our own, the end of the connection, a member that joined or left. */
+/* Values of event in ctipc_message: a message was received, a message of ours was returned, the connection ended, a
+ * member of the group joined, a member left. */
 enum { CTIPC_DATA = 0, CTIPC_RETURNED = 1, CTIPC_END = 2, CTIPC_MEMBER_UP = 3, CTIPC_MEMBER_DOWN = 4 };
 
 typedef struct ctipc_message {
@@ -73,32 +75,32 @@ typedef struct ctipc_message {
 
 typedef struct ctipc_socket ctipc_socket;
 
-/* path of ctipc_open: NULL for the kernel's TIPC if there is one, otherwise the tipcd at the default path; "kernel"; or the path of a
- * tipcd's socket. */
+/* The argument path of ctipc_open is NULL (the kernel's TIPC if there is one, otherwise the tipcd at the default
+ * path), "kernel" (only the kernel's TIPC), or the path of a tipcd's socket. */
 /* PROTOTYPES */
-/* Opens a socket. */
+/* Opens a socket of this kind and stores it in `*out`. */
 int ctipc_open(int kind, const char *path, ctipc_socket **out);
 /* Returns the reason why the last `ctipc_open` of this thread failed; valid until this thread's next `ctipc_open`. */
 const char *ctipc_error(void);
 /* Closes a socket. */
 void ctipc_close(ctipc_socket *s);
-/* Returns the file descriptor, for polling only. */
+/* Returns the socket's file descriptor; use it for polling only. */
 int ctipc_fd(const ctipc_socket *s);
 /* Binds the socket; a negative scope withdraws the binding, NULL withdraws all bindings. */
 int ctipc_bind(const ctipc_socket *s, const ctipc_address *address);
 /* Makes the socket accept connections. */
 int ctipc_listen(const ctipc_socket *s);
-/* Connects the socket, or sets the default destination of a connectionless one. */
+/* Connects the socket; on a connectionless socket, sets the default destination (NULL clears it). */
 int ctipc_connect(const ctipc_socket *s, const ctipc_address *to, int64_t timeout_ms);
-/* Accepts a connection. */
+/* Accepts a connection; stores its socket in `*out` and, unless `from` is NULL, the peer's address in `*from`. */
 int ctipc_accept(const ctipc_socket *s, ctipc_socket **out, ctipc_address *from, int64_t timeout_ms);
 /* Sends a message, or part of a stream; returns the number of bytes accepted. */
 int64_t ctipc_send(const ctipc_socket *s, const void *data, size_t len, const ctipc_address *to, int64_t timeout_ms);
-/* Receives a message or stream data; without `message`, the end of a connection is reported as by recv(2). */
+/* Receives a message or stream data. If `message` is NULL, the end of a connection is reported as by recv(2). */
 int64_t ctipc_recv(const ctipc_socket *s, void *data, size_t len, ctipc_message *message, int64_t timeout_ms);
-/* Like ctipc_recv with a `message`, which may be NULL here, but leaves the data in the queue. */
+/* Like ctipc_recv with a `message`, but leaves the data in the queue, and `message` may be NULL. */
 int64_t ctipc_peek(const ctipc_socket *s, void *data, size_t len, ctipc_message *message, int64_t timeout_ms);
-/* Shuts the connection down: the peer reads what is in flight, then the end. */
+/* Shuts the connection down: the peer still reads the data in flight, then the end of the connection. */
 int ctipc_shutdown(const ctipc_socket *s);
 /* Returns the socket's own address. */
 int ctipc_getsockname(const ctipc_socket *s, ctipc_address *out);
@@ -108,11 +110,11 @@ int ctipc_getpeername(const ctipc_socket *s, ctipc_address *out);
 int ctipc_setsockopt(const ctipc_socket *s, uint32_t name, uint32_t value);
 /* Reads an option of level SOL_TIPC. */
 int ctipc_getsockopt(const ctipc_socket *s, uint32_t name, uint32_t *value);
-/* Joins a group. flags: CTIPC_LOOPBACK, CTIPC_MEMBER_EVENTS. */
+/* Joins a group; `flags` combines CTIPC_LOOPBACK and CTIPC_MEMBER_EVENTS, or is 0. */
 int ctipc_join(const ctipc_socket *s, uint32_t group, uint32_t instance, uint32_t scope, uint32_t flags);
 /* Leaves the group. */
 int ctipc_leave(const ctipc_socket *s);
-/* Returns the error of a failed non-blocking connect, once (SO_ERROR); 0 if there is none. */
+/* Returns the error of a failed non-blocking connect and clears it (SO_ERROR); 0 if there is none. */
 int ctipc_take_error(const ctipc_socket *s);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-//! The exported functions.
+//! The functions that the library exports.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -18,10 +18,10 @@ thread_local! {
 /// AF_UNSPEC: no address.
 const UNSPECIFIED: u16 = 0;
 
-/// The address behind a pointer; `None` for NULL and AF_UNSPEC.
+/// The address behind a pointer; `None` for NULL or an address of the family AF_UNSPEC.
 ///
 /// # Safety
-/// NULL, or a valid address.
+/// `pointer` is NULL or points to an address.
 unsafe fn address(pointer: *const CtipcAddress) -> Result<Option<Address>, Errno> {
     // SAFETY: guaranteed by the caller.
     match unsafe { pointer.as_ref() } {
@@ -34,13 +34,13 @@ unsafe fn address(pointer: *const CtipcAddress) -> Result<Option<Address>, Errno
 /// The socket behind a pointer.
 ///
 /// # Safety
-/// NULL, or a pointer obtained from `ctipc_open` or `ctipc_accept` and not yet passed to `ctipc_close`.
+/// `pointer` is NULL, or comes from `ctipc_open` or `ctipc_accept` and has not been passed to `ctipc_close` yet.
 unsafe fn socket<'a>(pointer: *const CtipcSocket) -> Result<&'a Socket, Errno> {
     // SAFETY: guaranteed by the caller.
     unsafe { pointer.as_ref() }.map(|s| &s.0).ok_or(Errno::BADF)
 }
 
-/// Opens a socket.
+/// Opens a socket of this kind and stores it in `*out`.
 ///
 /// # Safety
 /// `path` is NULL or a NUL-terminated string; `out` is writable.
@@ -93,7 +93,7 @@ pub extern "C" fn ctipc_error() -> *const c_char {
 /// Closes a socket.
 ///
 /// # Safety
-/// NULL, or a socket that is no longer used.
+/// `s` is NULL, or a socket that is no longer used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_close(s: *mut CtipcSocket) {
     if !s.is_null() {
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn ctipc_close(s: *mut CtipcSocket) {
     }
 }
 
-/// Returns the file descriptor, for polling only.
+/// Returns the socket's file descriptor; use it for polling only.
 ///
 /// # Safety
 /// `s` is NULL or a socket.
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn ctipc_listen(s: *const CtipcSocket) -> c_int {
     done(unsafe { socket(s) }.and_then(Socket::listen))
 }
 
-/// Connects the socket, or sets the default destination of a connectionless one.
+/// Connects the socket; on a connectionless socket, sets the default destination (NULL clears it).
 ///
 /// # Safety
 /// `s` is NULL or a socket, `to` NULL or an address.
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn ctipc_connect(
     done(s.and_then(|s| s.connect(to?, patience(timeout_ms))))
 }
 
-/// Accepts a connection.
+/// Accepts a connection; stores its socket in `*out` and, unless `from` is NULL, the peer's address in `*from`.
 ///
 /// # Safety
 /// `s` is NULL or a socket; `out` is writable; `from` is NULL or writable.
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn ctipc_send(
     count(s.and_then(|s| s.send(data, to?, patience(timeout_ms))))
 }
 
-/// Receives a message or stream data; without `message`, the end of a connection is reported as by recv(2).
+/// Receives a message or stream data. If `message` is NULL, the end of a connection is reported as by recv(2).
 ///
 /// # Safety
 /// `s` is NULL or a socket, `data` has room for `len` bytes, `message` is NULL or writable.
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn ctipc_recv(
     }
 }
 
-/// Like ctipc_recv with a `message`, which may be NULL here, but leaves the data in the queue.
+/// Like ctipc_recv with a `message`, but leaves the data in the queue, and `message` may be NULL.
 ///
 /// # Safety
 /// The same as for [`ctipc_recv`].
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn ctipc_peek(
     }
 }
 
-/// Result of the Rust library's receive calls.
+/// The result of one of the Rust library's receive calls: a number of bytes, or a message.
 enum Got {
     Bytes(usize),
     Message(Message),
@@ -284,7 +284,7 @@ unsafe fn receive(
     }))
 }
 
-/// Shuts the connection down: the peer reads what is in flight, then the end.
+/// Shuts the connection down: the peer still reads the data in flight, then the end of the connection.
 ///
 /// # Safety
 /// `s` is NULL or a socket.
@@ -314,7 +314,7 @@ pub unsafe extern "C" fn ctipc_getpeername(s: *const CtipcSocket, out: *mut Ctip
     unsafe { name(s, out, Socket::peer_address) }
 }
 
-/// Writes one of the socket's addresses, as returned by `ask`, to `out`.
+/// Writes the address of the socket that `ask` returns to `out`.
 ///
 /// # Safety
 /// `s` is NULL or a socket; `out` is NULL or writable.
@@ -363,7 +363,7 @@ pub unsafe extern "C" fn ctipc_getsockopt(
     )
 }
 
-/// Joins a group. flags: CTIPC_LOOPBACK, CTIPC_MEMBER_EVENTS.
+/// Joins a group; `flags` combines CTIPC_LOOPBACK and CTIPC_MEMBER_EVENTS, or is 0.
 ///
 /// # Safety
 /// `s` is NULL or a socket.
@@ -389,7 +389,7 @@ pub unsafe extern "C" fn ctipc_leave(s: *const CtipcSocket) -> c_int {
     done(unsafe { socket(s) }.and_then(Socket::leave))
 }
 
-/// Returns the error of a failed non-blocking connect, once (SO_ERROR); 0 if there is none.
+/// Returns the error of a failed non-blocking connect and clears it (SO_ERROR); 0 if there is none.
 ///
 /// # Safety
 /// `s` is NULL or a socket.

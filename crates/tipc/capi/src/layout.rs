@@ -1,4 +1,4 @@
-//! Types that cross the interface, and conversion of results to integers.
+//! The types of the C interface, and the conversion of results to integers.
 
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub struct CtipcAddress {
     pub(crate) c: u32,
 }
 
-/// What a receive call reports besides the payload.
+/// What a receive call reports in addition to the payload. Has the layout of struct ctipc_message.
 #[repr(C)]
 pub struct CtipcMessage {
     pub(crate) from: CtipcAddress,

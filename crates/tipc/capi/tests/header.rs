@@ -1,4 +1,4 @@
-//! The header matches the library, and C programs that use it work.
+//! Tests that the header matches the library, and that C programs that use it work.
 
 #[path = "header/killed_receiver.rs"]
 mod killed_receiver;
@@ -12,7 +12,7 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Converts a Rust type to C; `name` is inserted where C requires it.
+/// Returns the C declaration of a parameter or function: its Rust type converted to C, with `name` where C requires it.
 fn in_c(rust: &str, name: &str) -> String {
     let plain = match rust {
         "c_int" => "int",
@@ -29,7 +29,7 @@ fn in_c(rust: &str, name: &str) -> String {
         "*const CtipcAddress" => "const ctipc_address *",
         "*mut CtipcAddress" => "ctipc_address *",
         "*mut CtipcMessage" => "ctipc_message *",
-        other => panic!("the header's test does not know the type {other:?}"),
+        other => panic!("the header test cannot convert the type {other:?} to C"),
     };
     if plain.ends_with('*') { format!("{plain}{name}") } else { format!("{plain} {name}") }
 }
@@ -80,14 +80,14 @@ fn the_header_follows_the_source() {
     );
 }
 
-/// The library and a tipcd as built in this workspace.
+/// The library and the tipcd, as built in this workspace.
 struct Built {
     target: PathBuf,
     dir: tempfile::TempDir,
 }
 
 impl Built {
-    /// `None` if there is no compiler.
+    /// Builds both; `None` if one of the tools that the tests use is missing.
     fn new() -> Option<Self> {
         for tool in ["cc", "c++", "nm", "readelf"] {
             if let Err(error) = Command::new(tool).arg("--version").output() {
@@ -99,7 +99,7 @@ impl Built {
             .args(["build", "--quiet", "-p", "crossway-tipc-capi", "-p", "crossway-tipc-node"])
             .status()
             .unwrap();
-        assert!(built.success(), "the library does not build");
+        assert!(built.success(), "the library or tipcd does not build");
         // This program is target/<profile>/deps/header-*; cargo build used the dev profile.
         let exe = std::env::current_exe().unwrap();
         let target = exe.ancestors().nth(3).unwrap().join("debug");

@@ -1,4 +1,5 @@
-/* The check of these programs: one that fails prints its line and ends the process, in a child without flushing what its parent has buffered. */
+/* The check that these programs use. If it fails, it prints its line and ends the process with _exit, so that a child
+   does not flush what its parent has buffered. */
 #include <stdio.h>
 #include <unistd.h>
 

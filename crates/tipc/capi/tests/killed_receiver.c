@@ -1,5 +1,7 @@
-/* Connects and returns every message. When "fork" comes, it shares the socket with a child, which returns every message when its parent is dead, until the end
-   of the connection; "polls" makes it wait for the descriptor instead of in the call. Prints the child's process ID, and "ended" when the child has seen the end. */
+/* Connects and sends every message back. When the message "fork" arrives, it shares the socket with a child. After
+   the parent's death, the child sends every message back, until the connection ends. With the argument "polls", the
+   child waits in poll(2) instead of in the receive call. Prints the child's process ID, and "ended" when the child has
+   seen the end. */
 #include <crossway_tipc.h>
 #include <errno.h>
 #include <poll.h>

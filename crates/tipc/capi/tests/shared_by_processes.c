@@ -1,4 +1,5 @@
-/* Processes that share a socket through fork receive from it, each message once, while some of them are killed while receiving. */
+/* Processes that share a socket through fork receive from it, and some of them are killed while they receive. Each
+   message must be received only once. */
 #include <crossway_tipc.h>
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-/* A socket that a process and its child both send on, while the parent has a lane and the child has none: nothing is lost, doubled or overtaken.
-   A third process receives. Prints the first line whose check fails. */
+/* A process and its child both send on one socket, and a third process receives. The parent has a lane, the child has
+   none: nothing may be lost, doubled or overtaken. Prints the first line whose check fails. */
 #include <crossway_tipc.h>
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-// Package tipc provides TIPC sockets over the kernel's AF_TIPC or a tipcd, through Crossway's C library: Go programs make their system calls themselves,
-// so `crossway tipc run` cannot intercept them. Build with cgo and pkg-config (crossway-tipc).
+// Package tipc provides TIPC sockets over the kernel's AF_TIPC or a tipcd, through Crossway's C library. Go programs need it because they make
+// their system calls themselves, so that `crossway tipc run` cannot intercept them. Build with cgo and pkg-config (crossway-tipc).
 //
 // A blocking call occupies an operating system thread. A program with a large number of sockets should poll their descriptors (Socket.Fd) and make calls with a timeout of 0.
 package tipc
@@ -51,15 +51,15 @@ func Service(service, instance uint32) Address {
 	return Address{C.ctipc_address{family: 30, form: C.CTIPC_SERVICE, scope: Cluster, a: C.uint32_t(service), b: C.uint32_t(instance)}}
 }
 
-// Range returns the address of all instances of a service from lower to upper: for binding, and for multicasts to every socket bound to any of them.
+// Range returns the address of all instances of a service from lower to upper. Use it to bind a socket to them, or to multicast to every socket bound to any of them.
 func Range(service, lower, upper uint32, scope int8) Address {
 	return Address{C.ctipc_address{family: 30, form: C.CTIPC_SERVICE_RANGE, scope: C.int8_t(scope), a: C.uint32_t(service), b: C.uint32_t(lower), c: C.uint32_t(upper)}}
 }
 
-// Port returns the port number if this is a socket's address.
+// Port returns the port number; valid only if this is a socket's address.
 func (a Address) Port() uint32 { return uint32(a.c.a) }
 
-// Node returns the node if this is a socket's address.
+// Node returns the node's address; valid only if this is a socket's address.
 func (a Address) Node() uint32 { return uint32(a.c.b) }
 
 // Message describes received data.
@@ -119,7 +119,7 @@ func (s *Socket) Close() {
 	s.c = nil
 }
 
-// Fd returns the socket's file descriptor, for polling only.
+// Fd returns the socket's file descriptor; use it for polling only.
 func (s *Socket) Fd() int { return int(C.ctipc_fd(s.c)) }
 
 // Bind binds the socket to a service range.
@@ -128,7 +128,7 @@ func (s *Socket) Bind(to Address) error { return done(C.ctipc_bind(s.c, &to.c)) 
 // Listen makes the socket accept connections.
 func (s *Socket) Listen() error { return done(C.ctipc_listen(s.c)) }
 
-// Connect connects the socket, or sets the default destination of a connectionless one.
+// Connect connects the socket; on a connectionless socket, it sets the default destination.
 func (s *Socket) Connect(to Address, timeout time.Duration) error {
 	return done(C.ctipc_connect(s.c, &to.c, millis(timeout)))
 }
@@ -165,7 +165,7 @@ func (s *Socket) Recv(data []byte, timeout time.Duration) (int, Message, error) 
 	return int(n), Message{Address{m.from}, int(m.event), int(m.error), m.truncated != 0}, nil
 }
 
-// Shutdown shuts the connection down: the peer reads what is in flight, then the end.
+// Shutdown shuts the connection down: the peer still reads the data in flight, then the end of the connection.
 func (s *Socket) Shutdown() error { return done(C.ctipc_shutdown(s.c)) }
 
 // LocalAddress returns the socket's own address.

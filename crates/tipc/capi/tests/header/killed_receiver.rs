@@ -1,5 +1,5 @@
-//! A program that shares its socket with a child and is killed while it waits in a receive call for a bell (a wake-up
-//! by the sender) that only that call would receive.
+//! Tests of a program that shares its socket with a child, and is killed while it waits in a receive call. It waits for
+//! a bell (a wake-up by the sender), which only that call would have received.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crossway_tipc_client::{Errno, NodeSocket, Patience, Scope, ServiceRange, Soc
 
 use super::Built;
 
-/// Time limit of a wait, which is only reached if something hangs.
+/// Time limit of each wait. It is reached only if something hangs.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 fn soon() -> Patience {
@@ -21,7 +21,7 @@ fn soon() -> Patience {
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < WATCHDOG, "timed out while waiting for: {what}");
+        assert!(begin.elapsed() < WATCHDOG, "timed out while waiting for {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -37,7 +37,7 @@ fn expect(peer: &NodeSocket, data: [u8; 4]) {
     assert_eq!(got, data);
 }
 
-/// Whether the main thread of a process sleeps.
+/// Whether the main thread of a process is asleep.
 fn sleeps(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit_once(") ").unwrap().1.starts_with('S')
@@ -71,7 +71,7 @@ fn one(built: &Built, program: &Path, direct: bool, kind: SocketKind, mode: Chil
         .spawn()
         .unwrap();
     let (peer, _) = listener.accept(soon()).unwrap();
-    until("the lane of the receiver", || {
+    until("the receiver to get its lane", || {
         exchange(&peer, *b"echo");
         if direct { peer.sends_directly() } else { lanes(tipcd.path()) == 2 }
     });
@@ -79,15 +79,19 @@ fn one(built: &Built, program: &Path, direct: bool, kind: SocketKind, mode: Chil
     let mut said = BufReader::new(parent.stdout.take().unwrap());
     let mut child = String::new();
     said.read_line(&mut child).unwrap();
-    until("a receiver that waits for its bell", || {
+    until("the receiver to wait for its bell", || {
         // It waits for a bell if its last one was for a single message.
         exchange(&peer, *b"next");
-        until("a receiver that sleeps", || sleeps(parent.id()));
+        until("the receiver to sleep", || sleeps(parent.id()));
         !direct || peer.peer_awaits_bell()
     });
     parent.kill().unwrap();
     parent.wait().unwrap();
-    assert_eq!(peer.peer_awaits_bell(), direct, "nothing ends the wait of a dead receiver");
+    assert_eq!(
+        peer.peer_awaits_bell(),
+        direct,
+        "a killed receiver must still count as waiting for its bell"
+    );
     if mode == Child::Dies {
         kill(child.trim());
         assert_eq!(peer.recv(&mut [0; 4], soon()), Err(Errno::CONNRESET));
@@ -107,10 +111,10 @@ fn one(built: &Built, program: &Path, direct: bool, kind: SocketKind, mode: Chil
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, if mode == Child::Dies { "" } else { "ended\n" });
-    until("the lanes' end", || lanes(tipcd.path()) == 0);
+    until("all lanes to be closed", || lanes(tipcd.path()) == 0);
 }
 
-/// Number of sockets with lanes.
+/// Number of sockets that have lanes (shared memory instead of a socket to the tipcd).
 fn lanes(path: &Path) -> usize {
     let outcome = Administration::at(path).unwrap().order(&Order::Sockets).unwrap();
     let Outcome::Sockets(sockets) = outcome else { panic!("{outcome:?}") };
