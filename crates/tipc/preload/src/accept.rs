@@ -1,4 +1,4 @@
-//! Accepting connections.
+//! Accepts connections.
 
 use crossway_sys::Errno;
 use crossway_sys::socket as unix;
@@ -11,8 +11,7 @@ use crate::socket::Handle;
 use crate::{control, ffi};
 
 impl Handle {
-    /// Accepts the next connection and returns its socket and the peer's address. Its descriptor is
-    /// closed on exec.
+    /// Accepts the next connection. Returns its socket, whose descriptor is closed on exec, and the peer's address.
     pub(crate) fn accept(&self) -> Result<(Self, SocketAddress), Errno> {
         if !self.kind.is_connected_kind() {
             return Err(Errno::OPNOTSUPP);

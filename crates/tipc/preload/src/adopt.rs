@@ -1,4 +1,4 @@
-//! Sockets that this process did not open: inherited across exec, or received through SCM_RIGHTS.
+//! Registers sockets that this process did not open: inherited across exec, or received through SCM_RIGHTS.
 
 use std::ffi::c_int;
 
@@ -9,7 +9,7 @@ use crossway_tipc_client::protocol::control::{Adopted, Reader, Request};
 use crate::socket::Handle;
 use crate::{control, ffi, table};
 
-/// Registers all descriptors of the process that are TIPC sockets of the running tipcd.
+/// Registers every descriptor of the process that is a TIPC socket of the running tipcd.
 pub(crate) fn inherited() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());

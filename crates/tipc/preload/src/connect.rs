@@ -1,4 +1,4 @@
-//! Connecting sockets.
+//! Connects sockets.
 
 use std::ffi::c_int;
 
@@ -12,8 +12,8 @@ use crate::control::{self, MOST_PARTS};
 use crate::ffi::{self, Parts};
 use crate::socket::{Handle, PADDED};
 
-/// Interval in milliseconds at which a waiting connect checks whether tipcd has given up. Success and refusal wake it
-/// immediately.
+/// Interval, in milliseconds, at which a waiting connect checks whether the request has timed out at tipcd. Success and
+/// refusal wake it immediately.
 const GLANCE_MS: c_int = 50;
 
 /// Whether the kernel would accept this address for sending or connecting.
@@ -67,7 +67,7 @@ impl Handle {
         self.await_connection()
     }
 
-    /// Requests a connection, with `payload` as the first message.
+    /// Requests a connection, with `payload` as the first message. Does not wait for the answer.
     pub(crate) fn request_connection(
         &self,
         address: &[u8; ENCODED_LEN],
@@ -91,7 +91,8 @@ impl Handle {
         }
     }
 
-    /// Waits for the answer, which tipcd sends within the timeout set by the socket's option.
+    /// Waits for the answer to a connection request. tipcd reports one within the timeout that the socket's option
+    /// sets.
     pub(crate) fn await_connection(&self) -> Result<(), Errno> {
         loop {
             let phase = self.state().phase;

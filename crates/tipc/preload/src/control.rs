@@ -1,7 +1,7 @@
-//! The process's connection to tipcd, and the memory that it shares with tipcd.
+//! The process's connection to tipcd, and the memory that the process shares with tipcd.
 //!
-//! The connection's descriptor belongs to the library: it has a high number, and the program's own operations on descriptors by number do not
-//! affect it.
+//! The connection's descriptor belongs to this library. It has a high number, and the program cannot close or replace
+//! it by its number.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -25,17 +25,18 @@ use crossway_tipc_client::protocol::{VERSION, epoch, slot};
 use crate::ffi;
 use crate::process::{self, Own};
 
-/// A tipcd answers immediately; if it takes longer than this, it hangs.
+/// Time limit for an answer. tipcd normally answers immediately; if it takes longer than this, it hangs.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Error text for a closed connection.
 const ENDED: &str = "has ended";
 
-/// Maximum number of regions (shared memory with the slots of one connection's sockets) that a process knows: its own,
-/// those of its ancestors and those of adopted sockets.
+/// Maximum number of regions that a process can use: its own, those of its ancestors, and those of adopted sockets. A
+/// region is memory that contains the slots of all sockets opened through one connection.
 const REGIONS: usize = 1024;
 
-/// Mapped memory, identified by the inode number of its file. Entries are only added, under the lock of [`Own`].
+/// A table of mapped memory, identified by the inode numbers of its files. Entries are only added, never removed, and
+/// only while the lock of [`Own`] is held.
 struct Maps<T, const N: usize> {
     inodes: [AtomicU64; N],
     maps: [OnceLock<T>; N],
@@ -46,7 +47,8 @@ impl<T, const N: usize> Maps<T, N> {
         Self { inodes: [const { AtomicU64::new(0) }; N], maps: [const { OnceLock::new() }; N] }
     }
 
-    /// Index of the memory behind a descriptor. The memory is mapped if it is not known yet.
+    /// Index of the memory behind a descriptor. If it is not in the table yet, `open` maps it. `None` if this fails or
+    /// the table is full.
     fn place(&self, fd: OwnedFd, open: impl FnOnce(&OwnedFd) -> Option<T>) -> Option<usize> {
         let file = File::from(fd);
         let inode = file.metadata().ok()?.ino();
@@ -66,16 +68,16 @@ impl<T, const N: usize> Maps<T, N> {
 
 static REGIONS_HERE: Maps<SharedWords, REGIONS> = Maps::new();
 static EPOCHS: Maps<WatchedWords, 256> = Maps::new();
-/// Index in `EPOCHS` of the memory that holds the current tipcd's epoch counters.
+/// Index in `EPOCHS` of the memory that contains the epoch counters of the current tipcd.
 static EPOCHS_NOW: AtomicU64 = AtomicU64::new(0);
 
-/// Descriptor of the connection to tipcd in this process or, right after a fork, in its parent; -1 if there is none.
+/// Descriptor of this process's connection to tipcd or, directly after a fork, of its parent's; -1 if there is none.
 static HIDDEN: AtomicI32 = AtomicI32::new(-1);
-/// The kernel's cookie (SO_COOKIE) of the connection's socket, so that no other socket with this descriptor number is
-/// mistaken for it.
+/// The kernel's cookie (SO_COOKIE) of the connection's socket: it shows whether the descriptor of this number is still
+/// that socket.
 static HIDDEN_COOKIE: AtomicU64 = AtomicU64::new(0);
 
-/// An answer, with its errno.
+/// An answer from tipcd, with the descriptors passed with it.
 pub(crate) struct Answer {
     bytes: [u8; 256],
     len: usize,
@@ -83,7 +85,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The bytes of the answer after its errno.
+    /// The bytes that follow the errno in the answer.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.bytes.get(4..self.len).unwrap_or_default()
     }
@@ -95,20 +97,20 @@ pub(crate) fn path() -> &'static PathBuf {
     PATH.get_or_init(crossway_tipc_client::default_path)
 }
 
-/// Maps a region and returns its index.
+/// Maps a region with this number of slots and returns its index; `None` if this fails.
 pub(crate) fn map_region(fd: OwnedFd, slots: u32) -> Option<u32> {
     let words = slots as usize * slot::WORDS;
     let place = REGIONS_HERE.place(fd, |fd| SharedWords::open(fd, words).ok())?;
     u32::try_from(place).ok()
 }
 
-/// Whether a region has a slot.
+/// Whether a region exists and has a slot with this number.
 pub(crate) fn has_slot(region: u32, slot: u32) -> bool {
     let region = REGIONS_HERE.maps.get(region as usize).and_then(OnceLock::get);
     region.is_some_and(|r| r.has(slot as usize * slot::WORDS + slot::WORDS - 1))
 }
 
-/// A word of a region; if the region does not exist, a dummy word.
+/// A word of a region; a dummy word if the region or the word does not exist.
 pub(crate) fn region_word(region: u32, word: usize) -> &'static AtomicU64 {
     static NOTHING: AtomicU64 = AtomicU64::new(0);
     match REGIONS_HERE.maps.get(region as usize).and_then(OnceLock::get) {
@@ -124,7 +126,7 @@ pub(crate) fn epoch(index: usize) -> (u64, u64) {
     (epochs.map_or(0, |epochs| epochs.load(index % epoch::COUNT)), now)
 }
 
-/// Whether a descriptor belongs to the library.
+/// Whether a descriptor is the library's own connection.
 pub(crate) fn is_hidden(fd: c_int) -> bool {
     fd >= 0 && HIDDEN.load(Ordering::Relaxed) == fd && is_connection(fd)
 }
@@ -157,7 +159,8 @@ pub(crate) fn step_aside() {
     });
 }
 
-/// Sends a request to tipcd and waits for the answer. The errno is tipcd's, or ENETDOWN if tipcd has ended.
+/// Sends a request to tipcd and waits for the answer. Fails with the errno in the answer, with EAFNOSUPPORT if there is
+/// no tipcd, or with ENETDOWN if tipcd has ended.
 pub(crate) fn ask(request: &Request<'_>, tail: &[IoSlice<'_>]) -> Result<Answer, Errno> {
     ask_with(request, tail, None)
 }
@@ -210,7 +213,7 @@ fn ask_with(
     })
 }
 
-/// The process ID of the tipcd if one is running, as seen by this process.
+/// The process ID of the running tipcd, as this process sees it; `None` if there is none.
 pub(crate) fn tipcd() -> Option<u32> {
     let own = process::own()?;
     ffi::without_signals(|| {
@@ -225,7 +228,7 @@ pub(crate) fn own_region() -> Option<u32> {
     process::own()?.region.load(Ordering::Relaxed).checked_sub(1)
 }
 
-/// Closes the connection.
+/// Closes the connection to tipcd.
 fn part(own: &Own) {
     let fd = HIDDEN.swap(-1, Ordering::Relaxed);
     own.control.store(0, Ordering::Relaxed);
@@ -234,7 +237,7 @@ fn part(own: &Own) {
     }
 }
 
-/// The connection of this process, established if there is none.
+/// Returns the descriptor of this process's connection to tipcd, which it establishes if there is none.
 fn connection(own: &Own) -> Result<c_int, Error> {
     // This call also detects a fork.
     let borrowed = own.is_borrowed();
@@ -298,7 +301,7 @@ fn connect(own: &Own) -> Result<c_int, Error> {
     Ok(fd)
 }
 
-/// Sends a request and receives its answer.
+/// Sends a request and receives its answer. Returns the errno and the answer, or a text that says how tipcd failed.
 fn exchange(
     control: BorrowedFd<'_>,
     request: &Request<'_>,
@@ -321,7 +324,7 @@ fn exchange(
     receive(control)
 }
 
-/// Waits for an answer.
+/// Waits for an answer. Returns its errno and the answer, or a text that says how tipcd failed.
 fn receive(control: BorrowedFd<'_>) -> Result<(i32, Answer), &'static str> {
     match wait_ready(control, Interest::Readable, Some(Instant::now() + ANSWER_LIMIT)) {
         Ok(true) => {}
@@ -338,7 +341,7 @@ fn receive(control: BorrowedFd<'_>) -> Result<(i32, Answer), &'static str> {
 /// Maximum number of parts of the first message in a connection request.
 pub(crate) const MOST_PARTS: usize = 16;
 
-/// Reports once why TIPC is not available: the program itself only gets an errno.
+/// Reports once, on standard error, why TIPC is not available, because the program itself gets only an errno.
 fn complain(error: &Error) {
     static TOLD: OnceLock<()> = OnceLock::new();
     if TOLD.set(()).is_ok() {

@@ -2,13 +2,14 @@
 //! implements the calls on TIPC sockets and forwards all others. docs/decisions/0041 gives the reasons, docs/TIPC.md
 //! lists the intercepted calls.
 //!
-//! A TIPC socket is the program's end of a socket pair whose other end belongs to `tipcd` (docs/decisions/0040), so
-//! calls that only wait for descriptors, copy them or pass them on work unchanged. All other state of a socket is in
-//! memory shared with `tipcd` and with every process that has the socket. A process itself only records which
-//! descriptors are TIPC sockets (`table`).
+//! A TIPC socket is one end of a socket pair whose other end belongs to `tipcd` (docs/decisions/0040), so calls that
+//! only wait for descriptors, copy them or pass them on work unchanged. All other state of a socket is in memory that
+//! `tipcd` and all processes with this socket share. A process itself records only which of its descriptors are TIPC
+//! sockets (`table`).
 //!
-//! A call on any other descriptor costs one additional load. No memory is allocated except for a process's connection to `tipcd` and
-//! for new sockets, and locks are held with signals blocked, so signal handlers may send, receive and accept.
+//! A call on any other descriptor costs one additional load. Memory is allocated only for a process's connection to
+//! `tipcd` and for new sockets, and locks are held only with signals blocked. Signal handlers may therefore send,
+//! receive and accept.
 
 mod accept;
 mod adopt;

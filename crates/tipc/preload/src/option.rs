@@ -1,4 +1,4 @@
-//! Socket options and the two ioctl requests.
+//! Socket options, and the two ioctl requests of TIPC.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
@@ -13,15 +13,15 @@ use crate::socket::Handle;
 
 const SOL_TIPC: c_int = 271;
 
-/// SO_PASSPIDFD, SO_PASSSEC: control data that TIPC never provides.
+/// The options SO_PASSPIDFD and SO_PASSSEC: they request control data that TIPC never provides.
 const PASS_PIDFD: c_int = 76;
 const PASS_SECURITY: c_int = 34;
-/// Size of the send buffer in bytes if the program has not set SO_SNDBUF, as with the usual net.core.wmem_default.
-/// `BUFFER_MIN` is the minimum of SO_SNDBUF and SO_RCVBUF (socket(7)).
+/// Size of the send buffer, in bytes, if the program has not set SO_SNDBUF: the usual value of net.core.wmem_default.
+/// `BUFFER_MIN` is the smallest value of SO_SNDBUF and SO_RCVBUF, in bytes (socket(7)).
 const SEND_BUFFER_DEFAULT: u64 = 212_992;
 const BUFFER_MIN: u32 = 4_608;
 
-/// Credentials of the peer (SO_PEERCRED): unknown for a TIPC socket.
+/// Credentials of the peer (SO_PEERCRED), which are unknown for a TIPC socket: process ID 0, user and group ID -1.
 const NOBODY: [u8; 12] = [0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255];
 
 /// Value of an option.
@@ -47,8 +47,8 @@ impl Handle {
         Reader::new(answer.bytes()).u32().ok_or(Errno::PROTO)
     }
 
-    /// Sets an option. Returns false if the option belongs to the underlying descriptor, on which the caller must set
-    /// it. `value` is `None` for NULL.
+    /// Sets an option; `value` is `None` for NULL. Returns false if the option belongs to the underlying descriptor;
+    /// the caller must then set it there.
     pub(crate) fn set_option(
         &self,
         level: c_int,
@@ -108,8 +108,8 @@ impl Handle {
         Ok(true)
     }
 
-    /// Reads an option. Returns `None` if the option belongs to the underlying descriptor, from which the caller must
-    /// read it.
+    /// Reads an option. Returns `None` if the option belongs to the underlying descriptor; the caller must then read it
+    /// there.
     pub(crate) fn option(&self, level: c_int, name: c_int) -> Result<Option<Value>, Errno> {
         let value = match level {
             libc::SOL_SOCKET => match name {
@@ -138,7 +138,7 @@ impl Handle {
     }
 }
 
-/// The 16-byte identity of a node (SIOCGETNODEID).
+/// Returns the 16-byte identity of a node (SIOCGETNODEID).
 pub(crate) fn identity(node: u32) -> Result<[u8; 16], Errno> {
     let answer = control::ask(&Request::Identity { node }, &[])?;
     answer.bytes().first_chunk().copied().ok_or(Errno::PROTO)
@@ -147,7 +147,7 @@ pub(crate) fn identity(node: u32) -> Result<[u8; 16], Errno> {
 /// Length of a link's name in bytes, including its terminating NUL.
 pub(crate) const LINK_NAME_LEN: usize = 68;
 
-/// The name of a link (SIOCGETLINKNAME).
+/// Returns the name of a link, padded with NULs (SIOCGETLINKNAME).
 pub(crate) fn link_name(node: u32, bearer: u32) -> Result<[u8; LINK_NAME_LEN], Errno> {
     let bearer = bearer & 0xffff;
     let answer = control::ask(&Request::LinkName { node, bearer }, &[])?;

@@ -1,4 +1,5 @@
-//! Identifies the running process: the owner of this memory, a copy made by fork, or a child that borrows the memory (vfork).
+//! Identifies the process that runs this code: the owner of this memory, a copy made by fork, or a child of vfork,
+//! which borrows the memory.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,13 +13,13 @@ pub(crate) struct Own {
     alive: &'static AtomicU32,
     pid: &'static AtomicU32,
     lock: &'static AtomicU32,
-    /// The connection to tipcd: its descriptor plus 1.
+    /// Descriptor of the connection to tipcd, plus 1; 0 if there is none.
     pub(crate) control: &'static AtomicU32,
-    /// Index plus 1 of the region that holds the slots of sockets opened by this process.
+    /// Index of the region with the slots of sockets that this process opens, plus 1; 0 if there is none.
     pub(crate) region: &'static AtomicU32,
 }
 
-/// The variables of this process; `None` if there is no memory for them.
+/// Returns the variables of this process; `None` if their memory could not be allocated.
 pub(crate) fn own() -> Option<Own> {
     let words = (*WORDS.get_or_init(|| fork_mark::words().ok()))?;
     let [alive, pid, lock, control, region, ..] = words;
@@ -26,8 +27,8 @@ pub(crate) fn own() -> Option<Own> {
 }
 
 impl Own {
-    /// Whether the caller borrows the process's memory but not its descriptors (a child of vfork): changes to the
-    /// child's descriptors do not affect the process.
+    /// Whether the caller is a child of vfork: it borrows the process's memory, but has its own descriptors, and
+    /// changes to these do not affect the process.
     pub(crate) fn is_borrowed(&self) -> bool {
         let pid = std::process::id();
         if self.alive.load(Ordering::Acquire) == 0 {
@@ -38,7 +39,8 @@ impl Own {
         self.pid.load(Ordering::Relaxed) != pid
     }
 
-    /// Acquires the lock. Signals must be blocked, so that a signal handler cannot wait for the thread that it interrupted.
+    /// Acquires the process's lock. Signals must be blocked; otherwise, a signal handler could wait for the thread that
+    /// it interrupted.
     pub(crate) fn lock(&self) -> Locked {
         // 0: free, 1: locked, 2: locked with waiters.
         if self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {

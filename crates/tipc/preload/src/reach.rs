@@ -1,6 +1,6 @@
-//! Remembers, for all sockets of the process, which destinations were reachable when tipcd was last asked. A
-//! destination's epoch is a counter that tipcd increments when the destination may have become unreachable. While the
-//! epoch does not change, sending a message costs one load instead of a request to tipcd.
+//! Remembers, for all sockets of the process, which destinations were reachable when tipcd was last queried about them.
+//! The epoch of a destination is a counter that tipcd increments when the destination may have become unreachable.
+//! While the epoch does not change, this check costs one load per message instead of a request to tipcd.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -12,15 +12,15 @@ use crossway_tipc_client::protocol::epoch;
 use crate::control;
 use crate::socket::Handle;
 
-/// Number of destinations remembered; those that share an index replace each other.
+/// Number of entries. Destinations that share an entry replace each other.
 const PLACES: usize = 256;
 
-/// Contents of an entry: the address (two words), the count of its epoch, an identifier of its tipcd, and for a group
-/// member its token.
+/// Contents of an entry: the address (two words), the value of its epoch, an identifier of the tipcd and, if the socket
+/// is a member of a group, the socket's token.
 type Known = [u64; 5];
 
 struct Place {
-    /// Odd while a thread writes.
+    /// Odd while a thread writes the entry; 0 if the entry was never used.
     turn: AtomicU64,
     known: [AtomicU64; 5],
 }
@@ -55,7 +55,7 @@ impl Place {
 }
 
 /// Fails with EHOSTUNREACH if a destination is not reachable. `address` is a struct sockaddr_tipc, or zeros for the
-/// whole group; `at` is the index of the destination's epoch.
+/// socket's whole group. `at` is the index of the destination's epoch.
 pub(crate) fn check(socket: &Handle, address: &[u8; ENCODED_LEN], at: usize) -> Result<(), Errno> {
     let (count, tipcd) = control::epoch(at);
     let half =

@@ -1,4 +1,4 @@
-//! Receiving.
+//! Receives messages and stream data.
 
 use std::ffi::c_int;
 
@@ -10,16 +10,17 @@ use crossway_tipc_client::{ErrorCode, ServiceRange, SocketAddress, SocketKind};
 use crate::ffi::{self, Parts};
 use crate::socket::{Handle, SHUT, TOLD};
 
-/// Maximum number of bytes kept of a returned message.
+/// Maximum number of payload bytes of a returned message that a program gets.
 pub(crate) const RETURNED_LEN: usize = 1024;
 
-/// What the program asks for besides the payload.
+/// What the program requests in addition to the payload.
 pub(crate) struct Wanted<'a> {
     /// Flags of recv(2).
     pub(crate) flags: c_int,
-    /// Set if the program passed a control buffer and so receives the cause of a connection's end instead of an errno.
+    /// Whether the program passed a control buffer. It then gets the cause of a connection's end as control data
+    /// instead of an errno.
     pub(crate) cause: bool,
-    /// Buffer for the payload of a returned message.
+    /// Buffer for the payload of a returned message; `None` if the program passed no control buffer.
     pub(crate) returned: Option<&'a mut [u8; RETURNED_LEN]>,
 }
 
@@ -28,13 +29,13 @@ pub(crate) struct Wanted<'a> {
 pub(crate) struct Arrival {
     /// Return value of the call.
     pub(crate) len: usize,
-    /// Flags of the message: a combination of MSG_TRUNC, MSG_OOB and MSG_EOR.
+    /// Flags of the received message: a combination of MSG_TRUNC, MSG_OOB and MSG_EOR.
     pub(crate) flags: c_int,
     pub(crate) from: Option<SocketAddress>,
     /// For a group message, the group and the sender's instance.
     pub(crate) member: Option<(u32, u32)>,
-    /// Why a message was returned or the connection ended (TIPC's error code), and the number of bytes returned with
-    /// it.
+    /// TIPC's error code, which says why a message was returned or the connection ended, and the number of bytes
+    /// returned. `None` for received data.
     pub(crate) error: Option<(u32, u32)>,
     pub(crate) service: Option<ServiceRange>,
 }
@@ -157,8 +158,9 @@ impl Handle {
         }
     }
 
-    /// The result after the last message. A kernel reports the end of a connection once, and later blocking calls then
-    /// wait for ever. Here, later blocking calls get the end again, and only non-blocking calls get EAGAIN.
+    /// The result of a receive call after the last message. A kernel reports the end of a connection once, and later
+    /// blocking calls wait for ever. Here, later blocking calls report the end again; only non-blocking calls fail with
+    /// EAGAIN.
     #[cold]
     fn end(&self, wanted: &Wanted<'_>) -> Result<Arrival, Errno> {
         if !self.kind.is_connected_kind() {
@@ -186,8 +188,8 @@ impl Handle {
     }
 }
 
-/// Copies the first bytes of a returned message of `full` bytes to `out`. The first `room` bytes are in the program's
-/// parts; those that did not fit are at the start of `out`.
+/// Copies the first bytes of a returned message, whose length is `full`, to `out`. Its first `room` bytes were received
+/// into the program's parts, and the bytes that did not fit there into the start of `out`.
 fn bring_together(parts: &Parts<'_>, room: usize, full: usize, out: &mut [u8; RETURNED_LEN]) {
     let len = full.min(RETURNED_LEN);
     let front = room.min(len);

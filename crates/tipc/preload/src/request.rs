@@ -1,4 +1,4 @@
-//! Calls that consist of one request: creating a socket, binding, listening, ending a connection, names.
+//! Calls that send a single request to tipcd: creating a socket, binding, listening, ending a connection, and names.
 
 use std::os::fd::IntoRawFd;
 
@@ -13,10 +13,10 @@ use crossway_tipc_client::protocol::slot::Phase;
 use crate::socket::{Handle, PADDED, SHUT};
 use crate::{control, ffi};
 
-/// Zeros used as padding to fill a descriptor.
+/// Zeros with which a descriptor is filled.
 static FILLING: [u8; 32 << 10] = [0; 32 << 10];
 
-/// Creates a socket. Until the socket is registered, its descriptor is closed on exec.
+/// Creates a socket. Its descriptor is closed on exec until the socket is registered.
 pub(crate) fn open(kind: SocketKind) -> Result<Handle, Errno> {
     let mut answer = control::ask(&Request::Open { kind }, &[])?;
     let opened = Opened::decode(&mut Reader::new(answer.bytes())).ok_or(Errno::PROTO)?;
@@ -30,7 +30,7 @@ pub(crate) fn open(kind: SocketKind) -> Result<Handle, Errno> {
 }
 
 impl Handle {
-    /// Binds as specified by a struct sockaddr_tipc; a negative scope withdraws the binding.
+    /// Binds the socket to the address in a struct sockaddr_tipc. A negative scope withdraws the binding.
     pub(crate) fn bind(&self, address: [u8; ENCODED_LEN]) -> Result<(), Errno> {
         control::ask(&Request::Bind { token: self.token, address }, &[]).map(drop)
     }
@@ -39,8 +39,8 @@ impl Handle {
         control::ask(&Request::UnbindAll { token: self.token }, &[]).map(drop)
     }
 
-    /// Fills the descriptor until it polls unwritable, as required for a socket that listens or is connecting. Returns the number of
-    /// padding bytes written, 0 if it was filled before.
+    /// Fills the descriptor with padding until it polls as unwritable, as required for a socket that listens or is
+    /// connecting. Returns the number of padding bytes written; 0 if it was already filled.
     pub(crate) fn pad(&self) -> Result<u32, Errno> {
         if self.mark(PADDED) {
             return Ok(0);

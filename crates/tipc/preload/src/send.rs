@@ -1,4 +1,4 @@
-//! Sending.
+//! Sends messages and stream data.
 
 use std::ffi::c_int;
 
@@ -15,8 +15,8 @@ use crate::reach;
 use crate::socket::Handle;
 
 impl Handle {
-    /// Sends a message, or as much of a stream as is accepted. `to` is a struct sockaddr_tipc, `None` if the program
-    /// passed none, and `Some(None)` if the one that it passed is too short.
+    /// Sends a message, or as much of a stream as is accepted. `to` is a struct sockaddr_tipc; `None` if the program
+    /// passed no address, `Some(None)` if the address that it passed is too short.
     pub(crate) fn send(
         &self,
         parts: &Parts<'_>,

@@ -1,4 +1,4 @@
-//! A TIPC socket as held by this process, and its state in memory shared with tipcd and with other processes.
+//! A TIPC socket of this process, and its state in memory that is shared with tipcd and with other processes.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,28 +10,29 @@ use crossway_tipc_client::{ServiceRange, SocketKind};
 
 use crate::control;
 
-/// Identifies a socket. Immutable.
+/// Identifies a socket: its descriptor in this process, and its place in shared memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle {
     pub(crate) fd: c_int,
     pub(crate) kind: SocketKind,
-    /// Index of the region that holds the socket's slot.
+    /// Index of the region that contains the socket's slot.
     pub(crate) region: u32,
     pub(crate) slot: u32,
     pub(crate) token: u64,
 }
 
-/// Index of the word that holds the socket's marks ([`Handle::marks`]) and, in its upper half, the group.
+/// Index of the word that contains the socket's marks ([`Handle::marks`]) in its lower half, and its group in its upper
+/// half.
 const MARKS: usize = slot::OWN;
-/// Index of the first of two words that hold a destination: for connectionless kinds the default destination, otherwise
-/// the service to which the socket was connected.
+/// Index of the first of two words that contain a destination: for connectionless kinds, the default destination;
+/// otherwise, the service to which the socket was connected.
 const DESTINATION: usize = slot::OWN + 1;
-/// Index of the word that holds SO_SNDBUF as set by the program; 0 if not set.
+/// Index of the word that contains SO_SNDBUF as the program has set it; 0 if it has not.
 const SEND_BUFFER: usize = slot::OWN + 3;
 
 /// Mark: this end has shut the connection down.
 pub(crate) const SHUT: u64 = 1;
-/// Mark: the descriptor was made unwritable, and tipcd keeps it unwritable.
+/// Mark: the descriptor was filled with padding, which makes it unwritable, and tipcd keeps it unwritable.
 pub(crate) const PADDED: u64 = 2;
 /// Mark: the end of the connection has been reported to the program.
 pub(crate) const TOLD: u64 = 4;
@@ -53,7 +54,7 @@ impl Handle {
         SocketAddress { port: (word >> 32) as u32, node: word as u32 }
     }
 
-    /// The errno of a failed connection request, reported once (SO_ERROR).
+    /// Returns the errno of a failed connection request and clears it (SO_ERROR); `None` if there is none.
     pub(crate) fn take_error(&self) -> Option<Errno> {
         let word = self.word(slot::ERROR);
         if word.load(Ordering::Acquire) == 0 {
@@ -63,7 +64,7 @@ impl Handle {
         errno.map(Errno::from_raw_os_error)
     }
 
-    /// Counts a message taken from the descriptor.
+    /// Counts a message that was read from the descriptor.
     pub(crate) fn count_taken(&self) {
         self.word(slot::CONSUMED).fetch_add(1, Ordering::Release);
     }
@@ -81,7 +82,7 @@ impl Handle {
         self.word(MARKS).fetch_and(!mark, Ordering::AcqRel);
     }
 
-    /// The group that the socket is a member of; 0 if none.
+    /// The service type of the group that the socket is a member of; 0 if there is none.
     pub(crate) fn group(&self) -> u32 {
         (self.word(MARKS).load(Ordering::Acquire) >> 32) as u32
     }
@@ -91,7 +92,7 @@ impl Handle {
         let _ = self.word(MARKS).fetch_update(Ordering::AcqRel, Ordering::Acquire, marks);
     }
 
-    /// The default destination of messages, a struct sockaddr_tipc.
+    /// The default destination of messages, as a struct sockaddr_tipc; `None` if it is not set.
     pub(crate) fn destination(&self) -> Option<[u8; ENCODED_LEN]> {
         if !self.has_mark(DESTINED) {
             return None;
@@ -112,7 +113,7 @@ impl Handle {
         self.mark(DESTINED);
     }
 
-    /// The service to which the socket was connected.
+    /// The service through which the socket was connected; `None` if there was none.
     pub(crate) fn connected_by(&self) -> Option<ServiceRange> {
         let address = self.destination()?;
         match crossway_tipc_client::Address::decode(&address) {

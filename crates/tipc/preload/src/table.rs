@@ -1,4 +1,4 @@
-//! Table of the process's descriptors that are TIPC sockets.
+//! The table of those descriptors of the process that are TIPC sockets.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -10,14 +10,14 @@ use crate::socket::Handle;
 
 /// Number of descriptors in a part of the table. The first part is allocated statically.
 const PART: usize = 4096;
-/// Number of parts: enough for the default maximum of descriptors per process (fs.nr_open).
+/// Number of parts: enough for the default upper limit of descriptors per process (fs.nr_open).
 const PARTS: usize = 256;
 
-/// One descriptor. Readers take no lock: `turn` is odd while a thread writes, and changes with every write.
+/// The entry of a descriptor. Readers acquire no lock: `turn` is odd while a thread writes, and changes with every
+/// write.
 struct Entry {
     turn: AtomicU32,
-    /// 0 if the descriptor is not a TIPC socket. Otherwise the socket's kind, with the index of its region in the upper
-    /// 24 bits.
+    /// The socket's kind, with the index of its region in the upper 24 bits; 0 if the descriptor is not a TIPC socket.
     what: AtomicU32,
     slot: AtomicU32,
     token: AtomicU64,
@@ -110,7 +110,7 @@ pub(crate) fn find(fd: c_int) -> Option<Handle> {
     if entry.what.load(Ordering::Acquire) == 0 { None } else { entry.read(fd) }
 }
 
-/// Whether no descriptor of the process is a TIPC socket.
+/// Returns whether no descriptor of the process is a TIPC socket.
 #[inline]
 pub(crate) fn is_empty() -> bool {
     COUNT.load(Ordering::Relaxed) == 0
@@ -135,7 +135,7 @@ pub(crate) fn forget(fd: c_int) {
     }
 }
 
-/// The sockets in a range of descriptors.
+/// The sockets whose descriptors are in this range, both ends included.
 pub(crate) fn in_range(first: c_int, last: c_int) -> impl Iterator<Item = Handle> {
     let end = c_int::try_from(PART * PARTS).unwrap_or(c_int::MAX);
     let nothing = is_empty();

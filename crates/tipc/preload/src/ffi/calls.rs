@@ -1,4 +1,4 @@
-//! Creating, naming, connecting and ending sockets.
+//! Calls that create, name, connect and end sockets.
 
 use std::ffi::c_int;
 
@@ -17,7 +17,7 @@ use crate::table::{self, find};
 /// The struct sockaddr_tipc behind a pointer; `None` if it is too short.
 ///
 /// # Safety
-/// NULL, or `len` bytes that are valid for the duration of the call.
+/// `pointer` is NULL, or points to `len` bytes that are valid for the duration of the call.
 pub(super) unsafe fn address<'a>(
     pointer: *const sockaddr,
     len: socklen_t,
@@ -29,10 +29,10 @@ pub(super) unsafe fn address<'a>(
     Some(unsafe { &*pointer.cast() })
 }
 
-/// Writes as much of an address as fits to the program's buffer, and the address's full length to `len`.
+/// Writes as much of an address as fits to the program's buffer, and the full length of the address to `len`.
 ///
 /// # Safety
-/// Both are NULL, or writable with the length given.
+/// Both pointers are NULL or writable; the buffer is as long as `len` says.
 pub(super) unsafe fn give_address(
     pointer: *mut sockaddr,
     len: *mut socklen_t,
@@ -54,7 +54,8 @@ fn encoded(socket: SocketAddress) -> [u8; ENCODED_LEN] {
     Address::Socket(socket).encode()
 }
 
-/// Registers a new socket and sets the requested flags of its descriptor. Returns the descriptor.
+/// Registers a new socket and sets the requested flags (SOCK_NONBLOCK, SOCK_CLOEXEC) of its descriptor. Returns the
+/// descriptor.
 fn noted(socket: Handle, flags: c_int) -> Result<c_int, Errno> {
     let fd = borrow(socket.fd).ok_or(Errno::BADF)?;
     if flags & libc::SOCK_NONBLOCK != 0 {
@@ -73,11 +74,11 @@ fn noted(socket: Handle, flags: c_int) -> Result<c_int, Errno> {
 }
 
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-/// The kernel's SOCK_TYPE_MASK. `TYPE_END` is one more than the largest socket type.
+/// The kernel's SOCK_TYPE_MASK. `TYPE_END` is the largest socket type plus 1.
 const TYPE_MASK: c_int = 0xf;
 const TYPE_END: c_int = 11;
 
-/// Decodes the requested kind and the flags.
+/// Decodes the arguments of socket(2): returns the kind of socket and the flags.
 fn wanted(kind: c_int, protocol: c_int) -> Result<(SocketKind, c_int), Errno> {
     let (number, flags) = (kind & TYPE_MASK, kind & !TYPE_MASK);
     if flags & !FLAGS != 0 || number >= TYPE_END {
@@ -131,7 +132,7 @@ pub(super) unsafe extern "C-unwind" fn socketpair(
     })
 }
 
-/// Closes the sockets again if they could not be registered.
+/// Returns the result, and closes the sockets if it is an error.
 fn keep_or_close<T>(outcome: Result<T, Errno>, sockets: &[&Handle]) -> Result<T, Errno> {
     if outcome.is_err() {
         sockets.iter().for_each(|socket| close_really(socket.fd));
@@ -223,7 +224,7 @@ pub(super) unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_in
 /// Accepts a connection and writes the peer's address to `from`.
 ///
 /// # Safety
-/// `from` and `len` are NULL or writable.
+/// `from` and `len` are NULL or writable; the buffer is as long as `len` says.
 unsafe fn accept_from(
     socket: &Handle,
     from: *mut sockaddr,

@@ -1,4 +1,5 @@
-//! Control data of received messages: TIPC's own, and descriptors received on other sockets.
+//! Control data of received messages: writes TIPC's own, and looks for TIPC sockets among the descriptors received on
+//! other sockets.
 
 use std::ffi::c_int;
 
@@ -15,7 +16,7 @@ const DESTNAME: c_int = 3;
 /// Size of struct cmsghdr.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 
-/// The program's control buffer, filled from the start.
+/// The program's control buffer, which is filled from the start.
 struct Room {
     start: *mut u8,
     len: usize,
@@ -24,7 +25,7 @@ struct Room {
 }
 
 impl Room {
-    /// Appends one item, cut if there is not enough room, like the kernel's put_cmsg.
+    /// Appends an item. Like the kernel's put_cmsg, cuts it if there is not enough room.
     fn put(&mut self, kind: c_int, data: &[u8]) {
         let left = self.len - self.used;
         if left < HEADER {
@@ -89,10 +90,10 @@ pub(super) unsafe fn give(
     !room.cut
 }
 
-/// Checks whether descriptors received on another socket are TIPC sockets.
+/// Registers those of the descriptors received on another socket that are TIPC sockets.
 ///
 /// # Safety
-/// The message must be as left by a successful recvmsg.
+/// A successful recvmsg has filled in the message.
 pub(super) unsafe fn look(message: &msghdr) {
     if message.msg_control.is_null() || message.msg_controllen == 0 {
         return;

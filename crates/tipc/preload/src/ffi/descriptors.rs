@@ -1,4 +1,4 @@
-//! Copying and closing descriptors, and calls that would write to a descriptor bypassing this library.
+//! Calls that copy or close descriptors, and calls that would write to a descriptor without this library.
 
 use std::ffi::{c_char, c_int, c_long, c_uint};
 
@@ -20,8 +20,8 @@ fn forget(fd: c_int) {
     }
 }
 
-/// Registers a copy of a descriptor, `fd`, for the TIPC socket `what`, or unregisters the number if `what` is `None`.
-/// Returns `fd`, or -1 with errno set.
+/// Registers `fd`, a new copy of a descriptor, as the TIPC socket `what`; unregisters `fd` if `what` is `None`. Returns
+/// `fd`, or -1 with errno set.
 fn became(fd: c_int, what: Option<Handle>) -> c_int {
     if fd < 0 || (what.is_none() && find(fd).is_none()) || is_borrowed() {
         return fd;
@@ -58,7 +58,7 @@ unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
     unsafe { close(fd) }
 }
 
-/// Only sets close-on-exec (linux/close_range.h).
+/// Flag of close_range(2): only set close-on-exec (linux/close_range.h).
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
 
 #[unsafe(no_mangle)]
@@ -101,7 +101,7 @@ pub(super) unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     became(unsafe { real::dup(fd) }, what)
 }
 
-/// Moves the library's own descriptor if it has this number.
+/// Moves the library's own descriptor to another number if it has this number.
 fn make_room(fd: c_int) {
     if is_hidden(fd) && !is_borrowed() {
         step_aside();
@@ -168,8 +168,8 @@ unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
     unsafe { real::fclose(file) }
 }
 
-/// Streams of the C library read and write without this library: that only works for connected stream sockets, whose bytes are
-/// transferred unchanged.
+/// The C library's streams bypass this library. This works only for connected stream sockets, whose bytes are
+/// transferred unchanged; any other TIPC socket is refused (EOPNOTSUPP).
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     if let Some(socket) = find(fd)
@@ -182,7 +182,7 @@ unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE 
     unsafe { real::fdopen(fd, mode) }
 }
 
-/// Sets errno and returns -1, for a call that cannot be supported. The program then copies the data itself.
+/// Sets errno and returns -1, for a call that this library cannot support. Programs then copy the data themselves.
 pub(super) fn refused(errno: c_int) -> ssize_t {
     set_errno(errno);
     -1
@@ -232,7 +232,7 @@ pub(super) unsafe extern "C-unwind" fn splice(
     unsafe { real::splice(from, from_offset, to, to_offset, len, flags) }
 }
 
-/// Defines functions with parts, an offset and flags that fail on TIPC sockets.
+/// Defines functions with the arguments parts, offset and flags. They fail on TIPC sockets.
 macro_rules! refused_on_sockets {
     ($($name:ident)*) => {
         $(

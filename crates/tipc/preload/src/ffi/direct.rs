@@ -1,5 +1,5 @@
-//! Calls that bypass the C library's functions. On a TIPC socket, `syscall(2)` does the same as the function with the
-//! system call's name. io_uring is refused, because no library can redirect its operations.
+//! Calls that bypass the C library's functions. On a TIPC socket, `syscall(2)` does the same as the function that has
+//! the system call's name. io_uring is refused, because no library can redirect its operations.
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::OnceLock;
@@ -14,7 +14,8 @@ use crate::table::{self, find};
 /// Name and value of the environment variable that permits io_uring.
 const PERMIT: (&str, &str) = ("TIPCD_IO_URING", "allow");
 
-/// Whether the program may use io_uring. If not, this is reported once: the program itself only gets an errno.
+/// Whether the program may use io_uring. If not, reports this once on standard error, because the program itself gets
+/// only an errno.
 fn may_use_io_uring() -> bool {
     static PERMITTED: OnceLock<bool> = OnceLock::new();
     *PERMITTED.get_or_init(|| {
@@ -30,8 +31,8 @@ fn may_use_io_uring() -> bool {
     })
 }
 
-/// Whether this library's function must handle a system call, because it concerns a TIPC socket, or closes or replaces
-/// a descriptor.
+/// Whether a system call must be handled by this library's function of that name: because it concerns a TIPC socket, or
+/// closes or replaces a descriptor.
 ///
 /// # Safety
 /// `words` are the arguments of the system call.
@@ -56,8 +57,8 @@ unsafe fn is_ours(number: c_long, words: [c_long; 6]) -> bool {
     }
 }
 
-/// Handles a system call with this library's function of the same name; returns `None` if there is no such function. In
-/// contrast to the system call, ppoll does not change its timeout.
+/// Handles a system call with this library's function of the same name. Returns `None` if there is no such function.
+/// Unlike the system call, ppoll does not change its timeout.
 ///
 /// # Safety
 /// The same as for the function of that name.
@@ -166,7 +167,7 @@ unsafe fn made(number: c_long, words: [c_long; 6]) -> Option<c_long> {
     })
 }
 
-/// In C, `syscall` is variadic; its arguments arrive in the same places as six fixed ones.
+/// In C, `syscall` is variadic. Its arguments are passed in the same registers and places as six fixed arguments.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn syscall(
     number: c_long,
@@ -189,7 +190,7 @@ unsafe extern "C-unwind" fn syscall(
     }
 }
 
-/// The functions with which liburing creates a ring. They return the errno, negated.
+/// Defines the functions with which liburing creates a ring. They return the errno, negated.
 macro_rules! rings {
     ($(fn $name:ident($($arg:ident: $kind:ty),*);)*) => {
         $(

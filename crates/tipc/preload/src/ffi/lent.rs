@@ -1,24 +1,25 @@
-//! Checks whether a program's pointer is valid, like the kernel does: EFAULT instead of a fault.
+//! Checks whether a program's pointer is valid, so that a call fails with EFAULT, as in the kernel, instead of
+//! crashing.
 //!
-//! A check costs one or two system calls. It is therefore made only in calls that involve tipcd anyway, never in
-//! sending or receiving.
+//! A check costs one or two system calls. It is therefore made only in calls that need an answer from tipcd anyway, and
+//! never when messages are sent or received.
 
 use std::ffi::c_void;
 
 use crossway_sys::{Errno, cma};
 use libc::socklen_t;
 
-/// EFAULT unless `len` bytes are readable.
+/// Fails with EFAULT unless `len` bytes are readable.
 pub(super) fn readable(pointer: *const c_void, len: usize) -> Result<(), Errno> {
     cma::check_own(pointer as u64, len, false)
 }
 
-/// EFAULT unless `len` bytes are writable.
+/// Fails with EFAULT unless `len` bytes are writable.
 pub(super) fn writable(pointer: *mut c_void, len: usize) -> Result<(), Errno> {
     cma::check_own(pointer as u64, len, true)
 }
 
-/// EFAULT unless there is room for a result and its length, as written by `getsockname` and `getsockopt`.
+/// Fails with EFAULT unless there is room for a result and its length, as `getsockname` and `getsockopt` write them.
 pub(super) fn answerable(
     pointer: *mut c_void,
     len: *mut socklen_t,

@@ -1,5 +1,6 @@
-//! The interface to C: the functions called by a program ([`calls`], [`options`], [`sending`], [`receiving`], [`descriptors`], [`waiting`], [`direct`]), the
-//! corresponding functions of the C library ([`real`]), and a few system calls on a socket's descriptor ([`system`]).
+//! The interface to C: the functions that programs call ([`calls`], [`options`], [`sending`], [`receiving`],
+//! [`descriptors`], [`waiting`], [`direct`]), the corresponding functions of the C library ([`real`]), and a few system
+//! calls on a socket's descriptor ([`system`]).
 #![allow(unsafe_code)]
 
 mod calls;

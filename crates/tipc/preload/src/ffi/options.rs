@@ -1,4 +1,4 @@
-//! Socket options and ioctl.
+//! Calls for socket options, and ioctl.
 
 use std::ffi::{c_int, c_ulong, c_void};
 
@@ -87,10 +87,10 @@ pub(super) unsafe extern "C-unwind" fn getsockopt(
     outcome
 }
 
-/// SIOCGETLINKNAME and SIOCGETNODEID of linux/tipc.h.
+/// The ioctl requests SIOCGETLINKNAME and SIOCGETNODEID of linux/tipc.h.
 const LINK_NAME: c_ulong = 0x89e0;
 const NODE_ID: c_ulong = 0x89e1;
-/// SIOCATMARK; the other requests have names in libc.
+/// The ioctl request SIOCATMARK, for which libc has no constant.
 const AT_MARK: c_ulong = 0x8905;
 
 #[unsafe(no_mangle)]

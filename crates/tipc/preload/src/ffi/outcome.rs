@@ -1,4 +1,4 @@
-//! Results in C's form: -1 with errno set, or a value with errno unchanged.
+//! Converts results to C's form: -1 with errno set, or a value with errno unchanged.
 
 use std::ffi::c_int;
 

@@ -1,4 +1,4 @@
-//! A program's memory as passed to a call.
+//! The memory that a program passes to a call.
 
 use std::ffi::c_void;
 use std::io::IoSlice;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use libc::iovec;
 
-/// Parts of the program's memory, for the duration of a call.
+/// Parts (iovec) of the program's memory, for the duration of a call.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Parts<'a> {
     parts: &'a [iovec],
@@ -14,7 +14,7 @@ pub(crate) struct Parts<'a> {
     lent: PhantomData<&'a mut [u8]>,
 }
 
-/// Describes a single part of memory.
+/// Makes an iovec for a single part of memory.
 pub(super) fn piece(bytes: *const c_void, len: usize) -> iovec {
     iovec { iov_base: bytes.cast_mut(), iov_len: len }
 }
@@ -23,7 +23,7 @@ impl<'a> Parts<'a> {
     /// Wraps parts of the program's memory.
     ///
     /// # Safety
-    /// Each part with a non-zero length must be readable and, if it is received into, writable until `'a` ends.
+    /// Each part with a non-zero length is readable until `'a` ends and, if data is received into it, writable.
     pub(super) const unsafe fn new(parts: &'a [iovec]) -> Self {
         Self { parts, lent: PhantomData }
     }
@@ -31,7 +31,7 @@ impl<'a> Parts<'a> {
     /// Wraps an array of parts as passed from C.
     ///
     /// # Safety
-    /// NULL with a count of 0, or this many parts as required by [`Parts::new`].
+    /// `parts` is NULL and `count` is 0, or `parts` points to this number of parts, each as [`Parts::new`] requires.
     pub(super) unsafe fn from_c(parts: *const iovec, count: usize) -> Self {
         if parts.is_null() || count == 0 {
             return Self::default();
@@ -49,7 +49,7 @@ impl<'a> Parts<'a> {
         self.parts.iter().fold(0, |len: usize, part| len.saturating_add(part.iov_len))
     }
 
-    /// Copies the first received bytes to `out`.
+    /// Copies the first bytes of the parts to `out`.
     pub(crate) fn copy_front(&self, out: &mut [u8]) {
         let mut left = out;
         for part in self.parts.iter().filter(|part| part.iov_len > 0) {
@@ -62,7 +62,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Calls `what` with the bytes to be sent, in at most `N` slices.
+    /// Calls `what` with the bytes to be sent, as at most `N` slices.
     pub(crate) fn with_slices<const N: usize, T>(
         &self,
         use_them: impl FnOnce(&[IoSlice<'_>]) -> T,

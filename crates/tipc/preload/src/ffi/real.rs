@@ -1,4 +1,4 @@
-//! The functions of the C library and of liburing, found after this library (RTLD_NEXT).
+//! The functions of the C library and of liburing that this library replaces, found with RTLD_NEXT.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -34,7 +34,7 @@ impl Place {
     }
 }
 
-/// Return value of a function that the C library does not have.
+/// The value to return instead of calling a function that the C library does not have.
 trait Missing {
     const VALUE: Self;
 }

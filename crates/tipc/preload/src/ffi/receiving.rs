@@ -16,8 +16,8 @@ use crate::receive::{Arrival, RETURNED_LEN, Wanted};
 use crate::socket::Handle;
 use crate::table::find;
 
-/// Encodes the address of the sender, followed by that of the group member if there is one. Returns a buffer, and how
-/// many of its bytes are used.
+/// Encodes the sender's address, followed by the group member's address if there is one. Returns a buffer, and how many
+/// of its bytes are used.
 fn sender(arrival: &Arrival) -> ([u8; 2 * ENCODED_LEN], usize) {
     let mut raw = [0; 2 * ENCODED_LEN];
     let Some(from) = arrival.from else { return (raw, 0) };
@@ -33,7 +33,7 @@ fn sender(arrival: &Arrival) -> ([u8; 2 * ENCODED_LEN], usize) {
 /// Receives into a single part.
 ///
 /// # Safety
-/// `bytes` has room for `len` bytes, and `from` for as many as `from_len` says, unless they are NULL.
+/// `bytes` is NULL or has room for `len` bytes; `from` is NULL or has as much room as `from_len` says.
 unsafe fn receive_piece(
     socket: &Handle,
     bytes: *mut c_void,
@@ -206,7 +206,7 @@ pub(super) unsafe extern "C-unwind" fn readv(
 /// Receives as recvmsg does.
 ///
 /// # Safety
-/// NULL, or a message whose pointers are valid for the given lengths.
+/// `message` is NULL, or its pointers are valid for the lengths that it contains.
 unsafe fn receive_message(
     socket: &Handle,
     message: *mut msghdr,
@@ -258,7 +258,7 @@ pub(super) unsafe extern "C-unwind" fn recvmsg(
     count(|| unsafe { receive_message(&socket, message, flags) })
 }
 
-/// Wait for the first message, but not for the others (sys/socket.h).
+/// Flag of recvmmsg(2): wait for the first message, but not for the others (sys/socket.h).
 const MSG_WAITFORONE: c_int = 0x1_0000;
 
 #[unsafe(no_mangle)]

@@ -18,7 +18,7 @@ pub(super) const PARTS_MAX: usize = 1024;
 /// Sends data in a single part.
 ///
 /// # Safety
-/// `bytes` has `len` bytes, and `to` is NULL or has `to_len` bytes.
+/// `bytes` points to `len` bytes; `to` is NULL or points to `to_len` bytes.
 unsafe fn send_piece(
     socket: &Handle,
     bytes: *const c_void,
@@ -97,10 +97,10 @@ unsafe extern "C-unwind" fn __write(fd: c_int, bytes: *const c_void, len: size_t
     unsafe { write(fd, bytes, len) }
 }
 
-/// Converts the array of parts that readv and writev take.
+/// Converts the array of parts that a program passes to readv or writev.
 ///
 /// # Safety
-/// `length` parts, each with memory of its length.
+/// `parts` points to `length` parts, each with memory of its length.
 pub(super) unsafe fn vector<'a>(parts: *const iovec, length: c_int) -> Result<Parts<'a>, Errno> {
     let length = usize::try_from(length).ok().filter(|n| *n <= PARTS_MAX).ok_or(Errno::INVAL)?;
     // SAFETY: guaranteed by the caller.
@@ -124,7 +124,7 @@ pub(super) unsafe extern "C-unwind" fn writev(
 /// Sends as sendmsg does.
 ///
 /// # Safety
-/// NULL, or a message whose pointers are valid for the given lengths.
+/// `message` is NULL, or its pointers are valid for the lengths that it contains.
 unsafe fn send_message(
     socket: &Handle,
     message: *const msghdr,
@@ -158,10 +158,11 @@ pub(super) unsafe extern "C-unwind" fn sendmsg(
     }
 }
 
-/// Processes messages one after the other. Returns how many succeeded; an error only if none did.
+/// Calls `what` for one message after the other, until it returns false or an error. Returns the number of messages
+/// processed; fails only if the first one failed.
 ///
 /// # Safety
-/// NULL, or this many messages.
+/// `messages` is NULL, or points to `length` messages.
 pub(super) unsafe fn one_by_one(
     messages: *mut mmsghdr,
     length: c_uint,

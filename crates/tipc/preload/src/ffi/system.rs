@@ -1,5 +1,5 @@
-//! System calls on a socket's descriptor, made through the C library so that they can be cancelled and interrupted like the program's
-//! own.
+//! Makes system calls on a socket's descriptor. They go through the C library, so that threads can be cancelled and
+//! signals can interrupt them as in the program's own calls.
 
 use std::ffi::{c_int, c_short, c_uint, c_void};
 use std::mem::MaybeUninit;
@@ -12,7 +12,7 @@ use super::outcome::{errno, set_errno};
 use super::parts::{Parts, piece};
 use super::real;
 
-/// Number of parts that is enough for most calls.
+/// Maximum number of parts, with header and tail, for which a small array on the stack is used.
 const FEW: usize = 16;
 /// Maximum number of parts per call (UIO_MAXIOV).
 const MANY: usize = 1024;
@@ -21,7 +21,7 @@ fn checked(outcome: ssize_t) -> Result<usize, Errno> {
     usize::try_from(outcome).map_err(|_| Errno::from_raw_os_error(errno()))
 }
 
-/// A descriptor for use in a call; `None` if it is negative.
+/// Borrows a descriptor for a call; `None` if it is negative.
 pub(crate) fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
     // SAFETY: not -1. By the time of the call, the number may be closed or reused, like any number that a program passes; nothing here
     // relies on more than the result of the call.
@@ -70,7 +70,8 @@ pub(crate) fn is_nonblocking(fd: c_int) -> bool {
     flags >= 0 && flags & libc::O_NONBLOCK != 0
 }
 
-/// Waits until a descriptor is ready or the time is over. Returns whether it is ready; EINTR if a signal arrives.
+/// Waits until a descriptor is ready or `limit_ms` is over. Returns whether it is ready; fails with EINTR if a signal
+/// arrives.
 pub(crate) fn wait(fd: c_int, events: c_short, limit_ms: c_int) -> Result<bool, Errno> {
     let mut wanted = libc::pollfd { fd, events, revents: 0 };
     // SAFETY: one structure, which outlives the call.
@@ -88,7 +89,8 @@ fn message(parts: &mut [iovec]) -> msghdr {
 
 const NOTHING: iovec = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
-/// Puts additional parts before and after the program's.
+/// Collects `before`, the program's parts and `behind` in `room`, without empty parts. Fails with EMSGSIZE if `room` is
+/// too small.
 fn assemble<'a>(
     before: iovec,
     parts: &Parts<'_>,
@@ -137,8 +139,8 @@ fn send_from(
     checked(unsafe { real::sendmsg(fd, &message, flags) })
 }
 
-/// Sends records that consist of `head` and enough bytes of `filling` to make them `len` bytes long, without waiting, until the
-/// descriptor is full.
+/// Sends one record of `len` bytes, which consists of `head` and enough bytes of `filling`, without waiting. Returns
+/// the number of bytes sent.
 pub(crate) fn send_filling(
     fd: c_int,
     head: &[u8],
@@ -158,7 +160,7 @@ pub(crate) fn send_filling(
     checked(unsafe { real::sendmsg(fd, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
 }
 
-/// Receives into a header, the program's parts and a tail. Returns the length and the flags from the kernel.
+/// Receives into a header, then the program's parts, then a tail. Returns the length received and the message flags.
 #[inline]
 pub(crate) fn receive(
     fd: c_int,
@@ -201,7 +203,7 @@ fn receive_into(
     Ok((len, message.msg_flags))
 }
 
-/// Receives data and the descriptor passed with it. The descriptor is closed on exec.
+/// Receives data, and the descriptor passed with it, if there is one. The descriptor is closed on exec.
 pub(crate) fn receive_descriptor(
     fd: c_int,
     bytes: &mut [u8],

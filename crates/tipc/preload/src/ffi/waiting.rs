@@ -1,4 +1,4 @@
-//! Polling: the kernel's answer for the descriptor, adapted for connections that have ended.
+//! Calls that poll: they return the kernel's results, corrected for TIPC sockets whose connection has ended.
 
 use std::ffi::{c_int, c_short};
 
@@ -15,7 +15,8 @@ fn is_over(fd: c_int) -> bool {
     find(fd).is_some_and(|s| s.kind.is_connected_kind() && s.state().phase == Phase::Disconnected)
 }
 
-/// Reports ended connections like AF_TIPC: readable and hung up, and no longer writable.
+/// Corrects the results for connections that have ended, as AF_TIPC reports them: readable and hung up, and no longer
+/// writable. Returns the number of ready entries.
 fn amended(fds: &mut [pollfd], ready: c_int) -> c_int {
     if ready < 0 {
         return ready;
@@ -28,15 +29,16 @@ fn amended(fds: &mut [pollfd], ready: c_int) -> c_int {
     ready
 }
 
-/// Maximum number of entries per call for which the end of a connection wakes the caller. The end of a further entry's
-/// connection is only reported when the call returns for another reason.
+/// Maximum number of entries per call for which the end of a connection wakes the caller. For any further entry, the
+/// end of the connection is reported only when the call returns for another reason.
 const WATCHED: usize = 1024;
 
-/// Makes the end of a connection wake the caller, whichever events it waits for. AF_TIPC always reports it (POLLHUP); here the descriptor is half
-/// closed at that point, which the kernel reports only on request (POLLRDHUP).
+/// Makes the end of a connection wake the caller, whatever events the caller waits for. AF_TIPC always reports the end
+/// (POLLHUP). Here, the end half-closes the descriptor, which the kernel reports only on request (POLLRDHUP), so the
+/// request is added to the entries.
 struct Ends<'a> {
     fds: &'a mut [pollfd],
-    /// A bit for each entry that was changed.
+    /// One bit per entry: set if POLLRDHUP was added to the entry.
     asked: [u64; WATCHED / 64],
 }
 
@@ -54,7 +56,7 @@ impl<'a> Ends<'a> {
     }
 }
 
-/// Restores the entries, even if the thread is cancelled.
+/// Removes POLLRDHUP from these entries again, even if the thread is cancelled.
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
         for (n, wanted) in self.fds.iter_mut().enumerate().take(WATCHED) {
@@ -70,17 +72,17 @@ impl Drop for Ends<'_> {
 /// Whether there is a TIPC socket among the descriptors.
 ///
 /// # Safety
-/// `fds` is NULL or has `count` structures.
+/// `fds` is NULL or points to `count` structures.
 pub(super) unsafe fn has_socket(fds: *const pollfd, count: nfds_t) -> bool {
     // SAFETY: `count` structures, as guaranteed by the caller.
     !fds.is_null() && (0..count as usize).any(|n| find(unsafe { (*fds.add(n)).fd }).is_some())
 }
 
-/// Calls `real`, which waits unless a connection among `fds` has ended: an ended connection is reported immediately,
-/// whatever was asked for.
+/// Calls `real`, which waits unless a connection among `fds` has ended: the end of a connection is reported
+/// immediately, whatever events the caller waits for.
 ///
 /// # Safety
-/// `fds` is NULL or has `count` structures.
+/// `fds` is NULL or points to `count` structures.
 unsafe fn polled(
     fds: *mut pollfd,
     count: nfds_t,
