@@ -23,8 +23,9 @@ fn may_use_io_uring() -> bool {
         let permitted = std::env::var_os(name).is_some_and(|is| is == value);
         if !permitted {
             eprintln!(
-                "crossway-tipc-preload: io_uring is refused (ENOSYS), because its operations would bypass this library, which provides the program's TIPC sockets; \
-                 configure the program to use plain system calls, or set {name}={value} if it uses io_uring only on other descriptors"
+                "crossway-tipc-preload: io_uring is refused (ENOSYS), because its operations would bypass this library, \
+                 which provides the program's TIPC sockets; configure the program to use plain system calls or, if it \
+                 never uses io_uring on TIPC sockets, set {name}={value}"
             );
         }
         permitted
