@@ -140,43 +140,55 @@ fn read_cost_ns(ticker: &Ticker) -> f64 {
     ticker.ns_per_tick() * (ticker.now() - begin) as f64 / reads as f64
 }
 
-/// The clock's step, nanoseconds: the greatest common divisor of the usual intervals between reads. It shows whether
-/// the counter advances in steps of more than one.
+/// The clock's step, nanoseconds. It is more than a tick if the counter advances by several ticks at a time, as it may
+/// do on a virtual machine.
 fn step_ns(ticker: &Ticker) -> f64 {
     let mut seen = BTreeMap::<u64, usize>::new();
     let begin = std::time::Instant::now();
-    let mut last = ticker.now();
     for read in 0..READS {
         if read % CHUNK == 0 && begin.elapsed() > LONG_ENOUGH {
             break;
         }
-        let now = ticker.now();
-        *seen.entry(now.wrapping_sub(last)).or_default() += 1;
-        // Read again: storing the interval took time that is not part of the next one.
-        last = ticker.now();
-    }
-    ticker.ns_per_tick() * stride(&seen) as f64
-}
-
-/// The greatest common divisor of the most frequent intervals, which make up nine tenths of all. The rest come from
-/// interruptions and from moves between cores, whose counters may differ by any amount.
-fn stride(seen: &BTreeMap<u64, usize>) -> u64 {
-    let mut by_count: Vec<(u64, usize)> = seen.iter().map(|(&d, &count)| (d, count)).collect();
-    by_count.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-    let enough = by_count.iter().map(|(_, count)| count).sum::<usize>() * 9 / 10;
-    let (mut covered, mut stride) = (0, 0);
-    for (distance, count) in by_count {
-        if covered > enough {
-            break;
+        let last = ticker.now();
+        // Intervals of many lengths tell a counter with large steps from reads that always take the same time.
+        for work in 0..read % DELAYS {
+            std::hint::black_box(work);
         }
-        covered += count;
-        stride = gcd(stride, distance);
+        *seen.entry(ticker.now().wrapping_sub(last)).or_default() += 1;
     }
-    stride.max(1)
+    ticker.ns_per_tick() * stride(&seen)
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
+/// Number of different delays between two reads.
+const DELAYS: usize = 128;
+/// Maximum number of consecutive interval lengths that one number of steps may have. A step that is no whole number of
+/// ticks gives two, and a counter that the processor corrects within a step three.
+const LENGTHS_OF_ONE: usize = 3;
+
+/// The step of a counter in ticks, from how often each interval between two reads was seen: the distance between the
+/// groups of neighbouring intervals; 1 if intervals of all lengths were seen. Intervals that are rare do not count, since
+/// they come from interruptions and from moves between cores, whose counters may differ by any amount.
+fn stride(seen: &BTreeMap<u64, usize>) -> f64 {
+    let all: usize = seen.values().sum();
+    let frequent = seen.iter().filter(|(_, count)| **count * 1_000 >= all);
+    let mut groups: Vec<Vec<(u64, usize)>> = Vec::new();
+    for (&interval, &count) in frequent {
+        match groups.last_mut().filter(|g| g.last().is_some_and(|(last, _)| last + 1 == interval)) {
+            Some(group) => group.push((interval, count)),
+            None => groups.push(vec![(interval, count)]),
+        }
+    }
+    if groups.iter().any(|group| group.len() > LENGTHS_OF_ONE) {
+        return 1.0;
+    }
+    let mean = |group: &Vec<(u64, usize)>| {
+        let counted = group.iter().map(|(interval, count)| *interval as f64 * *count as f64);
+        counted.sum::<f64>() / group.iter().map(|(_, count)| *count as f64).sum::<f64>()
+    };
+    let means: Vec<f64> = groups.iter().map(mean).collect();
+    let steps = means.windows(2).map(|pair| pair[1] - pair[0]);
+    // Of a single length, it is only known that it is a multiple of the step.
+    steps.min_by(f64::total_cmp).or(means.first().copied()).unwrap_or(1.0).max(1.0)
 }
 
 /// Cost of the loop without a mechanism, nanoseconds per message: numbering, reading and checking.
@@ -220,10 +232,17 @@ mod tests {
     }
 
     #[test]
-    fn the_step_is_what_all_distances_share() {
-        let seen = |distances: &[(u64, usize)]| distances.iter().copied().collect();
-        assert_eq!(stride(&seen(&[(26, 9000), (52, 5000), (131, 300), (1001, 1)])), 26);
-        assert_eq!(stride(&seen(&[(25, 9000), (27, 9000)])), 1);
-        assert_eq!(stride(&seen(&[])), 1);
+    fn the_step_is_the_distance_between_groups_of_intervals() {
+        let seen = |intervals: &[(u64, usize)]| intervals.iter().copied().collect();
+        assert_eq!(stride(&seen(&[(26, 9000), (52, 5000), (78, 300), (1001, 1)])), 26.0);
+        // A step of 25.96 ticks, with a counter that now and then advances by one tick within a step.
+        let uneven = [(1, 2470), (25, 1862), (26, 15550), (51, 30), (52, 114), (78, 1)];
+        assert!((24.0..27.0).contains(&stride(&seen(&uneven))));
+        let all_lengths: Vec<(u64, usize)> = (24..150).map(|ticks| (ticks, 100)).collect();
+        assert_eq!(stride(&seen(&all_lengths)), 1.0);
+        let even: Vec<(u64, usize)> = (12..75).map(|n| (2 * n, 100)).collect();
+        assert_eq!(stride(&seen(&even)), 2.0);
+        assert_eq!(stride(&seen(&[(26, 9000)])), 26.0);
+        assert_eq!(stride(&seen(&[])), 1.0);
     }
 }

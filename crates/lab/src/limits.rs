@@ -239,7 +239,7 @@ fn spread_of(samples: &[f64]) -> Spread {
 /// # Errors
 /// A CPU cannot be used, or is occupied by something else for seconds.
 pub fn cache_line_round_trip_ns(cpu_a: u32, cpu_b: u32) -> Result<f64, OsError> {
-    Ok(spread_of(&cache_line_round_trips((cpu_a, cpu_b), Lines::Two, 15, 500)?).median)
+    Ok(spread_of(&cache_line_round_trips((cpu_a, cpu_b), Lines::Two, 9, 500)?).median)
 }
 
 /// Largest factor by which the cache-line round trip may differ between the readings before and after a trial, in
