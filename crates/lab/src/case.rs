@@ -3,6 +3,8 @@
 
 mod beside;
 
+use std::collections::HashSet;
+
 use crossway_mech::{Access, Boundaries, Caps, Wait};
 use crossway_sys::topology::Topology;
 
@@ -37,7 +39,8 @@ impl Case {
 }
 
 /// Expands the cross products of all groups, in the plan's order, and keeps the cases that match a filter. Without
-/// filters, keeps all cases.
+/// filters, keeps all cases. Each case occurs once, even if several values of an axis mean the same, such as `natural`
+/// and `block`: records are identified by group and case, so a second one would repeat the trials of the first.
 pub fn expand(plan: &Plan, topology: &Topology, filters: &[String]) -> Vec<Case> {
     let mut cases = Vec::new();
     for group in &plan.groups {
@@ -45,9 +48,11 @@ pub fn expand(plan: &Plan, topology: &Topology, filters: &[String]) -> Vec<Case>
             expand_group(group, &site, plan.seed, topology, &mut cases);
         }
     }
+    let mut seen = HashSet::new();
     cases.retain(|case| {
         let id = case.full_id();
-        filters.is_empty() || filters.iter().any(|f| pattern::matches_within(f, &id))
+        let wanted = filters.is_empty() || filters.iter().any(|f| pattern::matches_within(f, &id));
+        wanted && seen.insert(id)
     });
     cases
 }

@@ -149,6 +149,35 @@ size_bytes = 1
 }
 
 #[test]
+fn values_that_mean_the_same_give_one_case() {
+    for (mechanism, line) in [
+        ("pipe", "wait = [\"natural\", \"block\"]"),
+        ("shm-spin", "wait = [\"spin\", \"natural\"]"),
+        ("pipe", "mechanisms = [\"pipe\", \"pi*\"]"),
+        ("pipe", "load = [\"idle\", { cpu = 0 }]"),
+        ("pipe", "reply_bytes = [\"default\", 64]"),
+        ("pipe", "testbed = [\"local\", \"local\"]"),
+        (
+            "pipe",
+            "placement = [\"every-pair\", \"every-pair-and-self\", { cpus = { a = 0, b = 1 } }]",
+        ),
+    ] {
+        let mechanisms = match line.starts_with("mechanisms") {
+            true => String::new(),
+            false => format!("mechanisms = \"{mechanism}\"\n"),
+        };
+        let cases = expand(&format!(
+            "[group.x]\n{mechanisms}workload = \"ping-pong\"\nsize_bytes = 64\n{line}\n"
+        ));
+        let mut ids: Vec<_> = cases.iter().map(Case::full_id).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), cases.len(), "{line}: {ids:?}");
+        assert!(line.starts_with("placement") || cases.len() == 1, "{line}: {ids:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_is_excluded_with_a_remedy() {
     let why = |line: &str| {
         let key = line.split(' ').next().unwrap_or_default();
