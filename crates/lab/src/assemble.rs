@@ -27,7 +27,7 @@ const REACHED_SHARE: f64 = 0.99;
 const STEAL_SHARE: f64 = 0.05;
 
 /// Adds the results of a trial to a record whose identity is already filled in. Histograms are written to
-/// `dir/h/NAME.hlog`.
+/// a new file `dir/h/NAME.hlog`.
 pub(crate) fn enter(
     record: &mut Record,
     brought: Brought,
@@ -69,11 +69,9 @@ pub(crate) fn enter(
         }
     }
     if !histograms.is_empty() {
-        let file = format!("h/{name}.hlog");
-        std::fs::create_dir_all(dir.join("h"))?;
         let mut text = Vec::new();
         histogram::write_log(&mut text, record.started_unix_ms, wall, &histograms)?;
-        std::fs::write(dir.join(&file), text)?;
+        let file = histogram::store_log(dir, name, &text)?;
         record.latency_ns = summaries(&histograms, brought.window.batch, Some(&file));
     }
     let sender_wall_ns =

@@ -3,7 +3,9 @@
 //! The histograms have three significant digits and range from 1 ns to an hour. Next to `results.jsonl`, they are
 //! stored as HDR interval logs (one line per span, whose name is in the field `Tag=`), which every HDR tool can read.
 
+use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -103,6 +105,25 @@ pub fn write_log(
     Ok(())
 }
 
+/// Stores an interval log in a new file `h/NAME.hlog` in a run's folder, and returns its path within the folder. A file
+/// that exists is never overwritten, since a record may refer to it: the new file is then `h/NAME-2.hlog` and so on. A
+/// run that was killed between writing the histograms and the record of a trial leaves such a file.
+pub(crate) fn store_log(dir: &Path, name: &str, text: &[u8]) -> std::io::Result<String> {
+    std::fs::create_dir_all(dir.join("h"))?;
+    let mut attempt = 1;
+    loop {
+        let file = match attempt {
+            1 => format!("h/{name}.hlog"),
+            n => format!("h/{name}-{n}.hlog"),
+        };
+        match File::create_new(dir.join(&file)) {
+            Ok(mut log) => return log.write_all(text).map(|()| file),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => attempt += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// Parses the text written by [`write_log`] into the tag and the histogram of each line. Lines that cannot be parsed
 /// are skipped.
 pub fn read_log(text: &[u8]) -> Vec<(String, Histogram<u64>)> {
@@ -137,6 +158,16 @@ mod tests {
         assert_eq!(read[0].0, "set-up");
         assert_eq!(read[0].1, h);
         assert_eq!(decode("xx"), None);
+    }
+
+    #[test]
+    fn a_file_with_histograms_is_never_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let stored = ["first", "second", "third"]
+            .map(|text| store_log(dir.path(), "000007", text.as_bytes()).unwrap());
+        assert_eq!(stored, ["h/000007.hlog", "h/000007-2.hlog", "h/000007-3.hlog"]);
+        let read = stored.map(|file| std::fs::read_to_string(dir.path().join(file)).unwrap());
+        assert_eq!(read, ["first", "second", "third"]);
     }
 
     #[test]
