@@ -84,7 +84,6 @@ fn a_slower_run_fails_a_gate_and_an_equal_one_passes() {
     let out = out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(out.contains("FAIL") && out.contains(": +20.0 %, which is slower"), "{out}");
     assert_eq!(run(&["compare", path(&b), path(&a), "--fail-on", "slower:5%"]).2, 0);
-    assert_eq!(run(&["compare", path(&a), path(&a), "--fail-on", "slower"]).2, 0);
     assert_eq!(run(&["compare", path(&a), path(&b), "--fail-on", "slower:25%"]).2, 0);
     let (out, _, code) = run(&[&gate[..], &["--json"]].concat());
     let answer: Value = serde_json::from_str(&out).expect("JSON");
@@ -144,6 +143,15 @@ fn a_gate_that_compares_nothing_does_not_pass() {
     assert!(err.contains("nothing to compare") && err.contains(alone), "{err}");
     let (_, err, code) = run(&["compare", path(&a), path(&b)]);
     assert_eq!(code, 2, "{err}");
+    // A run and a copy of it have nothing to compare either, although they have figures.
+    let copy = write_run(dir.path(), "copy", &trials("pipe", 1.0), None);
+    for b in [&a, &copy] {
+        let (_, err, code) = run(&["compare", path(&a), path(b), "--fail-on", "slower:5%"]);
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains("nothing new to compare"), "{err}");
+        let (out, _, code) = run(&["compare", path(&a), path(b)]);
+        assert!(code == 0 && out.contains("same trials"), "{out}");
+    }
     let (_, err, code) = run(&["compare", path(&a), path(&b), "--fail-on", "larger:5%"]);
     assert_eq!(code, 2);
     assert!(err.contains("slower:5%"), "{err}");

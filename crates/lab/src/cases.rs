@@ -166,6 +166,11 @@ impl<'a> Case<'a> {
         self.good().count()
     }
 
+    /// Whether any trial ran, however it ended.
+    pub fn ran(&self) -> bool {
+        self.records.iter().any(|r| r.status != Status::Skipped)
+    }
+
     /// The values of one figure, from every trial that counts and has the figure.
     pub fn figures(&self, of: impl Fn(&Record) -> Option<f64>) -> Vec<f64> {
         self.good().filter_map(of).filter(|x| x.is_finite()).collect()

@@ -18,6 +18,7 @@ use crate::cases::{self, Case, CaseKey, latency};
 use crate::inputs::Measure;
 use crate::limits::cores_moved;
 use crate::record::{Record, Span};
+use crate::records_io::{Identity, identity};
 use crate::stats::{self, Interval, Summary, TRIALS_AT_LEAST};
 use durations::Durations;
 pub use gate::{FailOn, GateCall, change, change_range, parse_percent};
@@ -203,9 +204,9 @@ impl Default for Terms {
 pub struct ComparisonReport {
     /// All figures of all matched cases.
     pub comparisons: Vec<Comparison>,
-    /// Cases that are only in A, or that have figures in A while no trial ran in B.
+    /// Cases of which trials ran only in A, or that have figures in A while no trial ran in B.
     pub only_in_a: Vec<String>,
-    /// Cases that are only in B, or that have figures only in B.
+    /// Cases of which trials ran only in B, or that have figures only in B.
     pub only_in_b: Vec<String>,
     /// Cases of A with failed trials, with their number and the reason.
     #[serde(default)]
@@ -225,6 +226,9 @@ pub struct ComparisonReport {
     /// Number of cases of A that B has, too.
     #[serde(default)]
     pub matched: usize,
+    /// Number of B's records that are not also in A. It is 0 if a run is compared with itself or with a copy.
+    #[serde(default)]
+    pub new_in_b: usize,
     /// Remarks on the comparison as a whole.
     pub warnings: Vec<String>,
 }
@@ -252,7 +256,8 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
     for case in &cases_a {
         let key = key(case);
         let Some(others) = in_b.get(&key) else {
-            report.only_in_a.push(case.key.label());
+            // A case of which no trial ran is no baseline.
+            report.only_in_a.extend(case.ran().then(|| case.key.label()));
             continue;
         };
         for other in others {
@@ -262,7 +267,8 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
         matched.insert(key);
     }
     report.matched = matched.len();
-    let unmatched = cases_b.iter().filter(|c| !matched.contains(&key(c)));
+    report.new_in_b = new_records(a, b);
+    let unmatched = cases_b.iter().filter(|c| c.ran() && !matched.contains(&key(c)));
     report.only_in_b.extend(unmatched.map(|c| c.key.label()));
     report.failed_in_a = cases_a.iter().filter_map(without_figures::failed).collect();
     report.failed_in_b = cases_b.iter().filter_map(without_figures::failed).collect();
@@ -282,6 +288,12 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
         ));
     }
     report
+}
+
+/// The number of records of B that are not also in A.
+fn new_records(a: &[&Record], b: &[&Record]) -> usize {
+    let in_a: HashMap<Identity, &Record> = a.iter().map(|r| (identity(r), *r)).collect();
+    b.iter().filter(|r| in_a.get(&identity(r)) != Some(*r)).count()
 }
 
 fn compare_case(

@@ -257,6 +257,36 @@ fn a_case_whose_trials_are_all_degraded_is_named_with_its_reason() {
 }
 
 #[test]
+fn a_case_of_which_no_trial_ran_is_no_baseline() {
+    let mut a = samples::trials("pipe", 64, &A, 500.0);
+    let mut skipped = samples::trials("sctp", 64, &[1], 500.0);
+    skipped[0].status = Status::Skipped;
+    a.extend(skipped);
+    let mut failed = samples::trials("fifo", 64, &[1], 500.0);
+    failed[0].status = Status::Failed;
+    a.extend(failed);
+    let b = repeated(samples::trials("pipe", 64, &A, 500.0));
+    let sides = (a.iter().collect::<Vec<_>>(), b.iter().collect::<Vec<_>>());
+    let report = compare(&sides.0, &sides.1, &[], &Terms::default());
+    assert_eq!(report.only_in_a, ["fifo ping-pong 64 B block shared-cache"]);
+    let strict = FailOn { slower_by: 5.0, allow_unclear: false };
+    let failures = strict.failures(&report);
+    assert!(failures.len() == 1 && failures[0].contains("fifo"), "{failures:?}");
+    assert_eq!(compare(&sides.1, &sides.0, &[], &Terms::default()).only_in_b, report.only_in_a);
+}
+
+#[test]
+fn trials_that_are_new_in_b_are_counted() {
+    let a = samples::trials("pipe", 64, &A, 500.0);
+    let new = |b: &[Record]| against(b).new_in_b;
+    assert_eq!((new(&a), new(&a[..3])), (0, 0));
+    assert_eq!(new(&repeated(a.clone())), a.len());
+    let mut b = a.clone();
+    b[2].status = Status::Failed;
+    assert_eq!(new(&b), 1);
+}
+
+#[test]
 fn round_trips_and_messages_have_no_cpu_time_in_common() {
     let a = samples::trials("pipe", 64, &A, 500.0);
     let mut b = a.clone();

@@ -201,7 +201,7 @@ pub fn read_line(path: &Path, line: usize) -> Result<Record, ReadError> {
 /// What identifies a trial: run, group, case, and the number of the trial.
 pub(crate) type Identity = (String, String, String, u32);
 
-fn identity(record: &Record) -> Identity {
+pub(crate) fn identity(record: &Record) -> Identity {
     (record.run.clone(), record.group.clone(), record.case.clone(), record.inputs.trial)
 }
 

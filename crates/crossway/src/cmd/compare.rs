@@ -43,7 +43,8 @@ pub(crate) struct Compare {
     #[command(flatten)]
     filters: Filters,
     /// With slower:5%, for example, exit with status 1 if a figure is slower by more than 5 %, if the trials do not
-    /// decide that, if a trial of B failed, or if a case has figures only in A
+    /// decide that, if a trial of B failed, or if a case has figures only in A; it is an error if B has no trial
+    /// besides those of A
     #[arg(long, value_name = "slower:PERCENT")]
     fail_on: Option<FailOn>,
     /// With --fail-on: accept figures that the trials leave undecided, and cases with figures only in A, except cases
@@ -230,6 +231,11 @@ impl Run for Compare {
                 others.collect::<Vec<_>>().join("; ")
             );
         }
+        ensure!(
+            self.fail_on.is_none() || report.new_in_b > 0,
+            "nothing new to compare: all trials of B are in A, too, as in a run compared with itself or with a copy; \
+             measure again, then compare with the new run"
+        );
         let failed = !failures.is_empty();
         ui::decide(!failed);
         if self.json {
