@@ -185,26 +185,29 @@ fn case_of<'a>(head: &str, cases: &[&'a Case]) -> Option<&'a Case> {
 
 /// Returns the cell of a mechanism in a column, and whether its case is degraded.
 fn shown(head: &str, cases: &[&Case]) -> Option<(Cell, bool)> {
+    // Requests at a rate have round trips, too, but a table of their own.
+    let timed = || {
+        let case = cases.iter().find(|c| Metric::RoundTripP50.of(c).is_some())?;
+        Some((case.latency(Span::RoundTrip)?, case.degraded))
+    };
     if head == MAX {
-        let (case, latency) = cases.iter().find_map(|c| Some((c, c.latency(Span::RoundTrip)?)))?;
-        return Some((duration(latency.max), case.degraded));
+        return timed().map(|(latency, degraded)| (duration(latency.max), degraded));
     }
     let metric = metric(head)?;
     if metric == Metric::RoundTripP99
-        && let Some(cell) = cases.iter().find_map(|c| {
-            let latency = c.latency(Span::RoundTrip).filter(|l| l.p99.is_none())?;
-            Some((pooled(latency, |all| all.p99)?, c.degraded))
-        })
+        && let Some((latency, degraded)) = timed().filter(|(latency, _)| latency.p99.is_none())
+        && let Some(cell) = pooled(latency, |all| all.p99)
     {
-        return Some(cell);
+        return Some((cell, degraded));
     }
     let (figure, degraded) = cases.iter().find_map(|c| Some((metric.of(c)?, c.degraded)))?;
     Some((Cell::figure(metric.quantity(), Some(figure)), degraded))
 }
 
-/// Footnote mark of a percentile that was computed from the samples of all trials together.
+/// Footnote mark of a percentile that was computed from the samples of all trials.
 const POOLED: char = '°';
-const POOLED_MEANS: &str = "computed from the samples of all trials together, because a single trial has too few for this percentile";
+const POOLED_MEANS: &str = "computed from the samples of all trials, each trial with the same weight, because at least \
+                            one trial has too few samples for this percentile";
 /// Footnote mark of a figure that is better than its physical limit.
 const BEYOND: char = '†';
 const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials: either the figure is wrong, or the \
@@ -253,7 +256,7 @@ fn few_explained(heads: &[String], rows: &[Row]) -> String {
     format!("fewer than five good trials, and therefore not ranked: {}", numbers.join("; "))
 }
 
-/// Makes a cell with a percentile over the samples of all trials together; `None` if the samples were not pooled.
+/// Makes a cell with a percentile over the samples of all trials; `None` if the samples were not pooled.
 fn pooled(latency: &LatencySummary, get: fn(&Pooled) -> Option<u64>) -> Option<Cell> {
     let pooled = latency.pooled?;
     let mut cell = duration(get(&pooled)?);
@@ -327,11 +330,8 @@ fn rows(
             }
             cells.push(cell);
         }
-        let noise = cases
-            .iter()
-            .find_map(|c| c.latency(Span::RoundTrip).map(|l| l.p50))
-            .or_else(|| cases.iter().find_map(|c| Metric::ByteRate.of(c)));
-        cells.push(noise_cell(noise));
+        let measured = |metric: Metric| cases.iter().find_map(|c| metric.of(c));
+        cells.push(noise_cell([Metric::RoundTripP50, Metric::ByteRate].map(measured)));
         let order = value(Metric::RoundTripP50)
             .or(value(Metric::ByteRate).map(|rate| -rate))
             .unwrap_or(f64::INFINITY);
@@ -345,11 +345,13 @@ fn marked(class: WaitClass) -> Option<&'static str> {
     (class != WaitClass::Blocking).then_some(class.name())
 }
 
-fn noise_cell(figure: Option<Estimate>) -> Cell {
-    let noise = figure.and_then(|f| f.noise());
+/// Makes the cell with the noise of the figures that were measured; it is sorted by the largest.
+fn noise_cell(figures: [Option<Estimate>; 2]) -> Cell {
+    let noises: Vec<f64> = figures.into_iter().flatten().filter_map(|f| f.noise()).collect();
+    let texts: Vec<String> = noises.iter().map(|noise| three_digits(noise * 100.0)).collect();
     Cell {
-        text: noise.map_or("–".to_owned(), |n| format!("{} %", three_digits(n * 100.0))),
-        sort: noise,
+        text: if texts.is_empty() { "–".to_owned() } else { format!("{} %", texts.join(" / ")) },
+        sort: noises.into_iter().max_by(f64::total_cmp),
         ..Cell::default()
     }
 }

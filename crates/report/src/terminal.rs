@@ -233,19 +233,19 @@ fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
 }
 
 /// Explains the column "Noise".
-const NOISE: &str = "half the width of the 95 % interval of the round trip (or of the throughput, if no round trip was \
-                     measured), in percent of the median; the interval may reach further to one side, and other \
-                     figures may have wider intervals";
+const NOISE: &str = "half the width of the 95 % interval, in percent of the median, of the round trip and of the \
+                     throughput, in this order if both were measured; the interval may reach further to one side, \
+                     and other figures may have wider intervals";
 
-/// Columns that are only mentioned, not printed, if they do not fit: they can be derived from others or qualify them.
-const DISPENSABLE: [&str; 2] = ["CPU / round trip", "Messages"];
+/// The column that is only mentioned, not printed, if it does not fit: it qualifies the others.
+const DISPENSABLE: &str = "Messages";
 
 /// Formats a table with as many columns as fit the width, the most useful ones; the others follow in a second table
 /// below.
 fn table(sheet: &Sheet, colours: bool, width: u16) -> String {
     let texts: Vec<Vec<String>> = sheet.rows.iter().map(texts).collect();
     let priority = |at: usize| HEADS.iter().position(|(full, _)| sheet.heads[at] == *full);
-    let dispensable = |at: usize| DISPENSABLE.contains(&sheet.heads[at].as_str());
+    let dispensable = |at: usize| sheet.heads[at] == DISPENSABLE;
     let mut left = columns(sheet);
     let mut parts = Vec::new();
     while left.len() > 1 || parts.is_empty() {

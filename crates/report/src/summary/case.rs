@@ -37,8 +37,8 @@ pub struct LatencySummary {
     pub pooled: Option<Pooled>,
 }
 
-/// Percentiles of the samples of all trials of a case together. They have no interval, because the variation between
-/// trials is lost.
+/// Percentiles of the samples of all trials of a case, each trial with the same weight. They have no interval, because
+/// the variation between trials is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pooled {
     /// Number of samples in all trials together.

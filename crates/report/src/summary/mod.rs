@@ -9,7 +9,6 @@ mod workload;
 
 use std::collections::{BTreeMap, HashMap};
 
-use crossway_lab::histogram;
 use crossway_lab::inputs::Workload;
 use crossway_lab::rank::{Reversal, rank};
 use crossway_lab::record::{LOCAL, Record, Status};
@@ -185,9 +184,10 @@ impl Summary {
         for latency in self.cases.iter_mut().flat_map(|c| &mut c.latencies) {
             let lacks = latency.p99.is_none() || latency.p999.is_none();
             if lacks && latency.histograms.len() > 1 {
-                latency.pooled = histograms.pooled(latency.span, &latency.histograms).map(|all| {
-                    let summary = histogram::summary(latency.span, &all, 1, None);
-                    Pooled { n: summary.n, p99: summary.p99, p999: summary.p999 }
+                let all = histograms.pooled(latency.span, &latency.histograms);
+                latency.pooled = all.map(|all| {
+                    let (p99, p999) = (all.value_at(0.99), all.value_at(0.999));
+                    Pooled { n: all.n, p99, p999 }
                 });
             }
         }

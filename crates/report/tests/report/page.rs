@@ -87,7 +87,7 @@ fn trials_too_short_for_a_p99_show_that_of_all_their_samples() {
     let text = terminal::terminal(&Run::read(dir.path()).expect("written above"), false, 100);
     // 1500 samples of 1 to 300 us: the 99th percentile is 297 us, the largest 300.
     assert!(text.contains("297 µs °") && text.contains("300 µs"), "{text}");
-    assert!(text.contains("° computed from the samples of all trials together"), "{text}");
+    assert!(text.contains("° computed from the samples of all trials, each"), "{text}");
 }
 
 #[test]
