@@ -390,11 +390,14 @@ fn cells(c: &Comparison) -> Vec<(String, Tone)> {
     let (verdict, tone) = verdict(c);
     let interval = c.ratio_interval.map_or("–".to_owned(), |i| change_range(i.low, i.high));
     let plain = |text: String| (text, Tone::Plain);
+    // Of trials that do not all have enough samples for a p99, those in which the mechanism was fast have them.
+    let is_biased = matches!(c.figure, Figure::LatencyP99 { .. }) && c.ratio_interval.is_none();
+    let shown = |text: String| if is_biased && !c.same_trials { "–".to_owned() } else { text };
     vec![
         plain(c.figure.to_string()),
-        plain(quantity.show(c.a.median)),
-        plain(quantity.show(c.b.median)),
-        (change(c.ratio), tone),
+        plain(shown(quantity.show(c.a.median))),
+        plain(shown(quantity.show(c.b.median))),
+        (shown(change(c.ratio)), tone),
         plain(interval),
         (verdict, tone),
     ]
