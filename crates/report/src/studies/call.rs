@@ -4,6 +4,7 @@
 use crossway_lab::stats::{Interval, TRIALS_AT_LEAST};
 
 use crate::estimate::Estimate;
+use crate::units::count;
 
 /// Figures count as equal if their ratio is at most this, whichever is larger. Curves in a printed diagram may differ
 /// by about this much and still seem to coincide.
@@ -151,49 +152,90 @@ fn more_of(call: Call, needed: Option<u32>) -> Call {
     }
 }
 
+/// Returns how many of the judgements are `wanted`.
+fn number_of(calls: &[Call], wanted: Call) -> usize {
+    calls.iter().filter(|call| **call == wanted).count()
+}
+
 /// Combines the judgements of a claim at many sizes. At most one in twenty of the decided sizes may contradict it,
-/// because a 95 % interval is wrong that often.
+/// because a 95 % interval is wrong that often. For the same reason, a few contradictions among many undecided sizes do
+/// not refute the claim: half of the sizes must be decided, or [`SIZES_AT_LEAST`] must contradict it.
 pub(super) fn mostly(calls: &[Call]) -> Call {
-    let count = |wanted: Call| calls.iter().filter(|c| **c == wanted).count();
-    let (holds, fails) = (count(Call::Holds), count(Call::Fails));
-    // The median of what the open sizes need would decide half of them, which is enough.
+    let (holds, fails) = (number_of(calls, Call::Holds), number_of(calls, Call::Fails));
+    if holds == 0 && fails == 0 {
+        still_open(calls)
+    } else if fails * 20 <= holds + fails {
+        // The undecided sizes must not be the majority.
+        if holds * 2 >= calls.len() { Call::Holds } else { still_open(calls) }
+    } else if (holds + fails) * 2 >= calls.len() || fails >= SIZES_AT_LEAST {
+        Call::Fails
+    } else {
+        still_open(calls)
+    }
+}
+
+/// Returns what the undecided sizes need. The median of what they need would decide half of them, which is enough.
+fn still_open(calls: &[Call]) -> Call {
     let mut needed: Vec<u32> = calls
         .iter()
         .filter_map(|c| if let Call::Open(needed) = c { *needed } else { None })
         .collect();
     needed.sort_unstable();
-    let open = match calls.iter().any(|c| matches!(c, Call::Open(_))) {
+    match calls.iter().any(|c| matches!(c, Call::Open(_))) {
         true => Call::Open(needed.get(needed.len() / 2).copied()),
         false => Call::Lacking,
-    };
-    if holds == 0 && fails == 0 {
-        open
-    } else if fails * 20 <= holds + fails {
-        // The undecided sizes must not be the majority.
-        if holds * 2 >= calls.len() { Call::Holds } else { open }
-    } else {
-        Call::Fails
     }
 }
 
 /// Minimum number of sizes that confirm a claim about all sizes.
 const SIZES_AT_LEAST: usize = 3;
 
-/// Judges a claim about all sizes, given its judgement at the `sizes` measured sizes. Fewer than [`SIZES_AT_LEAST`]
-/// sizes can contradict the claim, but not confirm it.
-pub(super) fn at_all_sizes(call: Call, sizes: usize) -> Call {
-    if call == Call::Holds && sizes < SIZES_AT_LEAST { Call::Lacking } else { call }
+/// Judges a claim about all sizes by the judgement `call` of its sizes together and by those of the single sizes. If it
+/// holds at fewer than [`SIZES_AT_LEAST`] sizes, it is not confirmed, although it can be contradicted.
+pub(super) fn at_all_sizes(call: Call, sizes: &[Call]) -> Call {
+    match call {
+        Call::Holds if number_of(sizes, Call::Holds) < SIZES_AT_LEAST => still_open(sizes),
+        call => call,
+    }
 }
 
-/// Says what is missing if there are too few sizes to confirm a claim about all sizes; otherwise an empty text.
-pub(super) fn few_sizes(sizes: usize, plan: &str) -> String {
-    if sizes >= SIZES_AT_LEAST {
+/// Says what is missing if a claim about all sizes cannot be confirmed because too few sizes were measured; otherwise an
+/// empty text.
+pub(super) fn few_sizes(call: Call, sizes: usize, plan: &str) -> String {
+    if sizes >= SIZES_AT_LEAST || call == Call::Fails {
         return String::new();
     }
     format!(
-        "; fewer than {SIZES_AT_LEAST} sizes cannot confirm a claim about all sizes: `crossway measure {plan}` \
+        "; fewer than {SIZES_AT_LEAST} measured sizes cannot confirm a claim about all sizes: `crossway measure {plan}` \
          measures more"
     )
+}
+
+/// Says in how many cases a claim holds, does not hold and is undecided: "yes at 3 of 9 sizes, no at 1, undecided at 5".
+/// `place` is the preposition, `one` and `many` are the words for the cases.
+pub(super) fn in_words(calls: &[Call], place: &str, one: &str, many: &str) -> String {
+    let (holds, fails) = (number_of(calls, Call::Holds), number_of(calls, Call::Fails));
+    let all = count(calls.len(), one, many);
+    let told = [("yes", holds), ("no", fails), ("undecided", calls.len() - holds - fails)];
+    let told: Vec<(&str, usize)> = told.into_iter().filter(|(_, n)| *n > 0).collect();
+    match told.as_slice() {
+        [(word, 1)] => format!("{word} {place} {all}"),
+        [(word, _)] => format!("{word} {place} all {all}"),
+        [(word, n), others @ ..] => {
+            let others = others.iter().map(|(word, n)| format!(", {word} {place} {n}"));
+            format!("{word} {place} {n} of {all}{}", others.collect::<String>())
+        }
+        [] => "not measured".to_owned(),
+    }
+}
+
+/// The judgement of a single case in one word.
+pub(super) fn in_a_word(call: Call) -> &'static str {
+    match call {
+        Call::Holds => "yes",
+        Call::Fails => "no",
+        Call::Open(_) | Call::Lacking => "undecided",
+    }
 }
 
 #[cfg(test)]
@@ -202,6 +244,34 @@ mod tests {
 
     fn ratio(value: f64, low: f64, high: f64, n: usize) -> Estimate {
         Estimate { value, low, high, n }
+    }
+
+    #[test]
+    fn a_few_contradictions_among_undecided_sizes_refute_nothing() {
+        let open = Call::Open(Some(20));
+        let with = |holds: usize, fails: usize, undecided: usize| {
+            let calls = [(Call::Holds, holds), (Call::Fails, fails), (open, undecided)];
+            mostly(&calls.map(|(call, n)| vec![call; n]).concat())
+        };
+        assert_eq!(with(0, 1, 10), open);
+        assert_eq!(with(1, 2, 8), open);
+        assert_eq!((with(0, 3, 8), with(4, 2, 5)), (Call::Fails, Call::Fails));
+        assert_eq!((with(0, 1, 0), with(0, 1, 1)), (Call::Fails, Call::Fails));
+        assert_eq!((with(6, 0, 5), with(5, 0, 6)), (Call::Holds, open));
+    }
+
+    #[test]
+    fn what_is_undecided_is_not_counted_as_no() {
+        let open = Call::Open(None);
+        let words = |calls: &[Call]| in_words(calls, "at", "size", "sizes");
+        assert_eq!(words(&[open]), "undecided at 1 size");
+        assert_eq!(words(&[Call::Holds; 3]), "yes at all 3 sizes");
+        assert_eq!(words(&[Call::Fails, Call::Lacking]), "no at 1 of 2 sizes, undecided at 1");
+        assert_eq!(
+            words(&[Call::Holds, Call::Fails, open, Call::Holds]),
+            "yes at 2 of 4 sizes, no at 1, undecided at 1"
+        );
+        assert_eq!(words(&[]), "not measured");
     }
 
     #[test]
@@ -216,7 +286,8 @@ mod tests {
         assert_eq!(all([call, Call::Open(None)]), Call::Open(None));
         assert_eq!(mostly(&[call, Call::Open(None)]), Call::Open(Some(20)));
         // More trials do not help if sizes are missing.
-        assert_eq!(at_all_sizes(mostly(&[Call::Holds]), 1), Call::Lacking);
+        assert_eq!(at_all_sizes(Call::Holds, &[Call::Holds]), Call::Lacking);
+        assert_eq!(at_all_sizes(Call::Holds, &[Call::Holds, Call::Holds, call]), call);
         assert_eq!(all([call, Call::Lacking, Call::Open(None)]), Call::Lacking);
         assert_eq!(mostly(&[]), Call::Lacking);
         assert_eq!(any(&[Call::Lacking, Call::Fails]), Call::Lacking);

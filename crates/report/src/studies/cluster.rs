@@ -10,7 +10,7 @@ use crossway_lab::inputs::{Ends, Workload};
 use crossway_lab::record::Record;
 use crossway_lab::stats::{median, ratio_interval};
 
-use super::call::{Call, above, all, any, enough, larger, mostly};
+use super::call::{Call, above, all, any, enough, in_a_word, in_words, larger, mostly};
 use super::evidence::{Compared, Evidence, one_way, place, rate};
 use super::{Claim, Figure, Finding, Study, Verdict};
 use crate::estimate::Estimate;
@@ -289,17 +289,12 @@ fn exchange_between(evidence: &Evidence<'_>) -> Finding {
     let best = any(&twice);
     let (first, last) = (&by_size[0], &by_size[by_size.len() - 1]);
     let falls = larger(&first.1.ratio, &last.1.ratio);
-    let word = |call: Call| match call {
-        Call::Holds => "yes",
-        Call::Fails => "no",
-        Call::Open(_) | Call::Lacking => "undecided",
-    };
     let why = format!(
         "TIPC's bandwidth is at least 15 % higher: {}; at best more than twice: {}; lead larger for smaller messages: \
          {}",
-        word(mostly_or_all(&wider)),
-        word(best),
-        word(falls)
+        in_words(&wider, "at", "size", "sizes"),
+        in_a_word(best),
+        in_a_word(falls)
     );
     let figures = exchange_figures(&by_size);
     claim.judged(place, figures, all([mostly_or_all(&wider), best, falls]), why)
@@ -374,9 +369,10 @@ fn exchange_within(evidence: &Evidence<'_>) -> Finding {
     let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let high = ratios.iter().copied().fold(0.0, f64::max);
     let why = format!(
-        "TIPC makes {} to {} times as many exchanges per second as TCP",
+        "TIPC makes {} to {} times as many exchanges per second as TCP; more than twice as many: {}",
         three_digits(low),
-        three_digits(high)
+        three_digits(high),
+        in_words(&calls, "at", "size", "sizes")
     );
     claim.judged(place, exchange_figures(&by_size), mostly_or_all(&calls), why)
 }

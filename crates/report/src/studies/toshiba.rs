@@ -5,7 +5,7 @@ mod packets;
 use crossway_lab::inputs::{Ends, Workload};
 use crossway_lab::record::{Record, Span};
 
-use super::call::{Call, above, all, at_all_sizes, enough, equal, few_sizes, mostly};
+use super::call::{Call, above, all, at_all_sizes, enough, equal, few_sizes, in_words, mostly};
 use super::evidence::{Compared, Evidence, Pair, efficiency, inverse, load, one_way, rate};
 use super::{Claim, Figure, Finding, Study, Verdict};
 use crate::units::{Quantity, count, size, three_digits};
@@ -162,7 +162,8 @@ fn cpu_load(evidence: &Evidence<'_>) -> Finding {
         rule: "CPU time of the host per payload byte, soft interrupts included (of the process alone if the host's \
                counters were not read), at sizes from 8 KiB on. Confirmed: on \
                both sides, the interval of the ratio of TIPC's to TCP's lies below 1 at all but at most one in twenty \
-               of the decided sizes. Not confirmed: on one side, it lies above 1 or within 5 % of it at more of them.",
+               of the decided sizes. Not confirmed: on one side, it lies above 1 or within 5 % of it at more of them. \
+               Undecided: fewer than half of the sizes are decided, unless three contradict.",
     };
     let Some(pair) = pair(evidence, |r| of_sweep(r) && r.inputs.size_bytes >= 8192) else {
         return claim.without_records(
@@ -174,30 +175,23 @@ fn cpu_load(evidence: &Evidence<'_>) -> Finding {
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
+    let mut told = Vec::new();
     for role in ["sender", "receiver"] {
         // Per byte, because the faster protocol does more work in the same time.
         let by_size = pair.by_size(|r| Some(load(r, role)? / rate(r)? * 1e9));
         // The claim is TIPC < TCP, so the inverse ratio is above 1.
         let of: Vec<Call> = by_size.iter().map(|(_, c)| above(&inverse(&c.ratio), 1.0)).collect();
         calls.push(mostly(&of));
+        told.push(format!("at the {role}: {}", in_words(&of, "at", "size", "sizes")));
         if let Some((bytes, c)) = by_size.get(by_size.len() / 2) {
             let what = |who: &str| format!("{who}, {role}, {}: CPU per payload byte", size(*bytes));
             figures.push(Figure::new(what("TCP"), Quantity::Duration, c.tcp));
             figures.push(Figure::new(what("TIPC"), Quantity::Duration, c.tipc));
         }
     }
-    let whole = all(calls.iter().copied());
-    let side = |call: Call| match call {
-        Call::Holds => "lower",
-        Call::Fails => "not lower",
-        Call::Open(_) | Call::Lacking => "undecided",
-    };
-    let why = format!(
-        "compared with TCP's, TIPC's CPU time per byte is {} at the sender and {} at the receiver",
-        side(calls[0]),
-        side(calls[1])
-    ) + pair.uncounted();
-    claim.judged(pair.place, figures, whole, why)
+    let why = format!("TIPC's CPU time per byte is lower than TCP's {}", told.join("; "))
+        + pair.uncounted();
+    claim.judged(pair.place, figures, all(calls), why)
 }
 
 /// Judges the study's claim T7, about latency.
@@ -207,7 +201,8 @@ fn latency(evidence: &Evidence<'_>) -> Finding {
         title: "Latency",
         says: "Ping-pong: the round trips of TCP and TIPC are nearly equal at all sizes.",
         rule: "The ratio of TIPC's median round trip to TCP's. Confirmed: its interval lies within 0.8 to 1.25 at all \
-               but at most one in twenty of the decided sizes. Not confirmed: it lies wholly outside at more of them.",
+               but at most one in twenty of the decided sizes. Not confirmed: it lies wholly outside at more of them. \
+               Undecided: fewer than half of the sizes are decided, unless three contradict.",
     };
     let Some(pair) = pair(evidence, |r| r.inputs.workload == Workload::PingPong) else {
         return claim
@@ -221,10 +216,10 @@ fn latency(evidence: &Evidence<'_>) -> Finding {
         let far = |c: &Compared| c.ratio.value.ln().abs();
         far(&a.1).total_cmp(&far(&b.1))
     });
+    let call = at_all_sizes(mostly(&calls), &calls);
     let mut why = format!(
-        "the round trips are equal within 25 % at {} of {}",
-        calls.iter().filter(|c| **c == Call::Holds).count(),
-        count(calls.len(), "size", "sizes")
+        "the round trips are equal within 25 %: {}",
+        in_words(&calls, "at", "size", "sizes")
     );
     if let Some((bytes, c)) = worst {
         figures.push(Figure::new(
@@ -238,14 +233,13 @@ fn latency(evidence: &Evidence<'_>) -> Finding {
             three_digits(c.ratio.value)
         ));
     }
-    why.push_str(&few_sizes(by_size.len(), PLAN));
+    why.push_str(&few_sizes(call, by_size.len(), PLAN));
     if pair.is_shaped() {
         why.push_str(
             ". The link's rate is limited by a token bucket, which does not delay frames within its burst. A real link \
              of this rate would add transmission time to both round trips, and so bring their ratio closer to 1",
         );
     }
-    let call = at_all_sizes(mostly(&calls), by_size.len());
     claim.judged(pair.place, figures, call, why)
 }
 

@@ -198,13 +198,66 @@ fn an_order_at_one_size_is_not_confirmed_for_all_sizes() {
     let one = finding(&run, "E11 order");
     assert_eq!(one.verdict, Undecided, "{one:?}");
     assert!(
-        one.why.contains("at 1 of 1 size,") && one.why.contains("fewer than 3 sizes"),
+        one.why.contains("tcp is faster than pipe: yes at 1 size;")
+            && one.why.contains("fewer than 3 measured sizes"),
         "{one:?}"
     );
     // More trials would not decide it, and no median lies close to a bound.
     let text = terminal::terminal(&run, false, 500);
     let line = text.lines().find(|line| line.contains("- E11 order")).expect("it is listed");
     assert!(!line.contains("close to the bound") && !line.contains("--trials"), "{line}");
+}
+
+/// Spreads the throughputs of a mechanism's trials over a factor of four, so that no interval decides anything.
+fn scatter(made: &mut Local, id: &str) {
+    for r in made.records.iter_mut().filter(|r| r.mechanism == id) {
+        let throughput = r.throughput.as_mut().expect("timed");
+        throughput.bytes_per_s *= 2f64.powi(r.inputs.trial as i32 - 2);
+    }
+}
+
+#[test]
+fn undecided_sizes_are_not_counted_as_contradictions() {
+    let mut made = Local::new();
+    let sizes = [64, 512, 1024, 2048, 4096, 8192, 16_000, 16_384, 32_768, 65_536];
+    for bytes in sizes {
+        made.one_way("pipe", bytes, 2e3, 2e3).one_way("uds-stream", bytes, 2e3, 2e3);
+        made.one_way("tcp", bytes, 2e3, 2e3);
+    }
+    scatter(&mut made, "uds-stream");
+    scatter(&mut made, "tcp");
+    let order = finding(&made.run(), "E11 order");
+    assert!(
+        order.why.starts_with("tcp is faster than pipe: undecided at all 4 sizes;"),
+        "{order:?}"
+    );
+    assert!(!order.why.contains("fewer than"), "four sizes were measured: {order:?}");
+    // One decided size among many undecided ones refutes nothing.
+    for r in made.records.iter_mut().filter(|r| r.inputs.size_bytes == 64) {
+        let throughput = r.throughput.as_mut().expect("timed");
+        throughput.bytes_per_s = if r.mechanism == "pipe" { 2e9 } else { 1e9 };
+    }
+    let alike = finding(&made.run(), "E13");
+    assert_eq!(alike.verdict, Undecided, "{alike:?}");
+    assert!(alike.why.ends_with("no at 1 of 7 sizes, undecided at 6"), "{alike:?}");
+    assert!(alike.trials_needed.is_some() || alike.on_bound, "{alike:?}");
+}
+
+#[test]
+fn an_undecided_cost_of_the_linx_api_has_a_reason() {
+    let mut made = Local::new();
+    made.one_way("uds-stream", 4096, 2e3, 2e3).one_way("linx-uds", 4096, 4e3, 4e3);
+    let one = finding(&made.run(), "E19");
+    assert_eq!((one.verdict, one.on_bound), (Undecided, false), "{one:?}");
+    assert_eq!(
+        one.why,
+        "linx-uds is slower than uds-stream at 4 KiB: yes (no other size was measured); `crossway measure enea` \
+         measures more sizes"
+    );
+    made.one_way("uds-stream", 65_536, 2e4, 2e4).one_way("linx-uds", 65_536, 2e4, 2e4);
+    let both = finding(&made.run(), "E19");
+    assert_eq!(both.verdict, Confirmed, "{both:?}");
+    assert!(both.why.ends_with("its ratio is larger at 64 KiB: yes"), "{both:?}");
 }
 
 #[test]
@@ -235,7 +288,8 @@ fn faster_under_load_is_said_without_a_made_up_reason() {
     made.trips("shm-spin", (0, 1), 500.0, 200.0).trips("tcp", (0, 1), 26_000.0, 19_000.0);
     let found = finding(&made.run(), "E18 faster");
     assert_eq!(found.verdict, Confirmed, "{found:?}");
-    assert!(found.why.starts_with("the reason is unknown"), "{found:?}");
+    let words = "faster under load: yes for all 2 mechanisms; the reason is unknown";
+    assert!(found.why.starts_with(words), "{found:?}");
     let mut page = Vec::new();
     html::write(&made.run(), &mut page).expect("the page can be made");
     let page = String::from_utf8(page).expect("text");

@@ -34,13 +34,13 @@ fn t3_a_size_parts_tcp_and_tipc_or_none_does() {
 #[test]
 fn t3_cpu_is_judged_on_both_sides() {
     let load = |a: f64, b: f64| move |_| Does { load: (a, b), ..DOES };
-    judged("T3 CPU", Confirmed, "lower at the sender and lower", |m| {
+    judged("T3 CPU", Confirmed, "lower than TCP's at the sender: yes at all 25 sizes", |m| {
         sweep(m, load(0.4, 0.4), load(0.2, 0.3));
     });
-    judged("T3 CPU", NotConfirmed, "not lower at the receiver", |m| {
+    judged("T3 CPU", NotConfirmed, "at the receiver: no at all 25 sizes", |m| {
         sweep(m, load(0.4, 0.4), load(0.2, 0.6));
     });
-    judged("T3 CPU", Undecided, "is undecided at the sender", |m| {
+    judged("T3 CPU", Undecided, "undecided at", |m| {
         sweep(m, |_| Does { scatter: 0.7, ..DOES }, |_| Does { scatter: 0.7, ..DOES });
     });
     for id in ["T3 CPU", "T8"] {
@@ -181,12 +181,12 @@ pub(super) fn round_trips(made: &mut Made, factor: f64, scatter: f64) {
 
 #[test]
 fn t7_calls_round_trips_equal_within_a_quarter() {
-    judged("T7", Confirmed, "at 4 of 4 sizes", |m| round_trips(m, 1.08, 0.02));
-    judged("T7", Undecided, "fewer than 3 sizes cannot confirm", |m| {
+    judged("T7", Confirmed, "yes at all 4 sizes", |m| round_trips(m, 1.08, 0.02));
+    judged("T7", Undecided, "fewer than 3 measured sizes cannot confirm", |m| {
         m.both(Workload::PingPong, Ends::Between, 512, DOES, DOES);
     });
     judged("T7", NotConfirmed, "1.6", |m| round_trips(m, 1.65, 0.02));
-    judged("T7", Undecided, "equal within 25 % at", |m| round_trips(m, 1.24, 0.3));
+    judged("T7", Undecided, "equal within 25 %: undecided at", |m| round_trips(m, 1.24, 0.3));
     without_records("T7", "toshiba");
 }
 

@@ -3,7 +3,7 @@
 use crossway_lab::inputs::{Placement, Workload};
 use crossway_lab::record::Record;
 
-use super::super::call::{above, all, equal, mostly};
+use super::super::call::{above, all, equal, in_words, mostly};
 use super::super::evidence::{inverse, ratio};
 use super::published::COLUMNS;
 use super::{Call, Claim, Evidence, Figure, Finding, PLAN, larger, plain, round_trip};
@@ -103,9 +103,8 @@ fn shortest(evidence: &Evidence<'_>) -> Finding {
         return missing(claim, evidence);
     }
     let why = format!(
-        "the intervals show that shm-spin is faster than {} of {} other mechanisms",
-        calls.iter().filter(|c| **c == Call::Holds).count(),
-        calls.len()
+        "shm-spin is faster than the other mechanism: {}",
+        in_words(&calls, "for", "mechanism", "mechanisms")
     );
     claim.judged(PLACE, figures, all(calls), why)
 }
@@ -134,12 +133,12 @@ fn tcp_longest(evidence: &Evidence<'_>) -> Finding {
     if calls.len() < 2 {
         return missing(claim, evidence);
     }
-    claim.judged(
-        PLACE,
-        figures,
-        all(calls),
-        "the ratios for two CPUs cover all such pairs together, those for one CPU all pairs of a CPU with itself",
-    )
+    let why = format!(
+        "tcp's round trips are longer: {}; the ratios for two CPUs cover all such pairs together, those for one CPU all \
+         pairs of a CPU with itself",
+        in_words(&calls, "in", "comparison", "comparisons")
+    );
+    claim.judged(PLACE, figures, all(calls), why)
 }
 
 /// Returns the ratio of a mechanism's round trips under load to those without load.
@@ -182,12 +181,13 @@ fn least_sensitive(evidence: &Evidence<'_>) -> Finding {
         .filter(|(_, ns)| *ns > 0.0)
         .map(|(id, ns)| format!("{id} {}", Quantity::Duration.show(ns)))
         .collect();
-    claim.judged(
-        PLACE,
-        figures,
-        all(calls),
-        format!("largest median round trip of a trial under load: {}", told.join(", ")),
-    )
+    let why = format!(
+        "load lengthens the other mechanism's round trips by a larger factor than shm-spin's: {}; largest median round \
+         trip of a trial under load: {}",
+        in_words(&calls, "for", "mechanism", "mechanisms"),
+        told.join(", ")
+    );
+    claim.judged(PLACE, figures, all(calls), why)
 }
 
 fn one_core_under_load(evidence: &Evidence<'_>) -> Finding {
@@ -210,12 +210,11 @@ fn one_core_under_load(evidence: &Evidence<'_>) -> Finding {
     if calls.is_empty() {
         return missing(claim, evidence);
     }
-    claim.judged(
-        "this machine, one CPU",
-        figures,
-        all(calls),
-        "each figure covers all pairs of a CPU with itself",
-    )
+    let why = format!(
+        "load changes the round trips by 25 % or less: {}; each figure covers all pairs of a CPU with itself",
+        in_words(&calls, "for", "mechanism", "mechanisms")
+    );
+    claim.judged("this machine, one CPU", figures, all(calls), why)
 }
 
 fn faster_under_load(evidence: &Evidence<'_>) -> Finding {
@@ -238,11 +237,16 @@ fn faster_under_load(evidence: &Evidence<'_>) -> Finding {
     if calls.len() < 2 {
         return missing(claim, evidence);
     }
-    let faster = calls.contains(&Call::Holds);
-    let why = if faster {
-        "the reason is unknown: neither the processor's frequency nor its idle states were recorded with these trials"
-    } else {
-        "for neither mechanism does the interval show that it is faster under load"
+    let reason = match calls.contains(&Call::Holds) {
+        true => {
+            "; the reason is unknown, because neither the processor's frequency nor its idle states were recorded with \
+             these trials"
+        }
+        false => "",
     };
+    let why = format!(
+        "faster under load: {}{reason}",
+        in_words(&calls, "for", "mechanism", "mechanisms")
+    );
     claim.judged(PLACE, figures, all([mostly(&calls), all(calls.clone())]), why)
 }

@@ -14,7 +14,7 @@ use crossway_lab::inputs::{Placement, Wait, Workload};
 use crossway_lab::limits::{ControlRate, RATES_TOO_LARGE};
 use crossway_lab::record::{Record, Span};
 
-use super::call::{Call, larger};
+use super::call::{Call, in_a_word, larger};
 use super::evidence::{Evidence, ratio};
 use super::{Claim, Figure, Finding, Study, Verdict};
 use crate::estimate::Estimate;
@@ -183,6 +183,7 @@ fn layers(evidence: &Evidence<'_>) -> Finding {
         |id: &str, size: u64| -> Vec<f64> { at(evidence, id, super::evidence::rate, size, false) };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
+    let mut told = Vec::new();
     for (layer, below) in
         [("linx-fifo", "fifo"), ("linx-uds", "uds-stream"), ("linx-shm", "shm-futex")]
     {
@@ -194,18 +195,40 @@ fn layers(evidence: &Evidence<'_>) -> Finding {
         let (Some(small), Some(large)) = (both.first(), both.last()) else { continue };
         let at = |size: u64| ratio(&has(layer, size), &has(below, size));
         let (Some(small_ratio), Some(large_ratio)) = (at(*small), at(*large)) else { continue };
-        for (size, r) in [(small, small_ratio), (large, large_ratio)] {
+        let figure = |size: &u64, r| {
             let what = format!("{layer} / {below}, {}", crate::units::size(*size));
-            figures.push(Figure::new(what, Quantity::Number, r));
+            Figure::new(what, Quantity::Number, r)
+        };
+        let slower = super::call::above(&super::evidence::inverse(&small_ratio), 1.0);
+        figures.push(figure(small, small_ratio));
+        calls.push(slower);
+        let words = format!(
+            "{layer} is slower than {below} at {}: {}",
+            crate::units::size(*small),
+            in_a_word(slower)
+        );
+        if small == large {
+            calls.push(Call::Lacking);
+            told.push(format!("{words} (no other size was measured)"));
+            continue;
         }
-        calls.push(super::call::above(&super::evidence::inverse(&small_ratio), 1.0));
-        calls.push(larger(&large_ratio, &small_ratio));
+        let shrinks = larger(&large_ratio, &small_ratio);
+        figures.push(figure(large, large_ratio));
+        calls.push(shrinks);
+        told.push(format!(
+            "{words}, and its ratio is larger at {}: {}",
+            crate::units::size(*large),
+            in_a_word(shrinks)
+        ));
     }
     if calls.is_empty() {
         let why = "this run has no trials of a linx-* mechanism and of the mechanism that it uses at the same size; \
                    `crossway measure enea` measures them";
         return claim.without_records(why.to_owned());
     }
-    let why = "each figure is the throughput of a LINX mechanism divided by that of the mechanism that it uses";
-    claim.judged("this machine", figures, super::call::all(calls), why)
+    let call = super::call::all(calls);
+    if call == Call::Lacking {
+        told.push(format!("`crossway measure {PLAN}` measures more sizes"));
+    }
+    claim.judged("this machine", figures, call, told.join("; "))
 }

@@ -18,7 +18,9 @@ fn found(records: &[Record]) -> Vec<Reversal> {
 pub(super) fn in_words(records: &[Record]) -> String {
     let found = found(records);
     if found.is_empty() {
-        return "load makes no two mechanisms change places in the ranking".to_owned();
+        return "in the ranking, in which mechanisms with overlapping intervals share a rank, load makes no two \
+                mechanisms change places"
+            .to_owned();
     }
     let told: Vec<String> = found
         .iter()

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use crossway_lab::inputs::Placement;
 use crossway_lab::record::Record;
 
-use super::super::call::{above, all, at_all_sizes, equal, few_sizes, mostly};
+use super::super::call::{above, all, at_all_sizes, equal, few_sizes, in_words, mostly};
 use super::super::evidence::{inverse, rate, ratio};
 use super::{
     Call, Claim, Evidence, Figure, Finding, NOTHING_BESIDE, PLAN, Verdict, WAYS, at, figures, idle,
     kept, larger, one_way, sizes_of,
 };
 use crate::estimate::Estimate;
-use crate::units::{Quantity, count, size};
+use crate::units::{Quantity, size};
 
 const PLACE: &str = "this machine, two cores";
 /// Minimum size of a large message, bytes (Figure 9 ends here).
@@ -53,7 +53,8 @@ fn shape(evidence: &Evidence<'_>) -> Finding {
                (Figure 7).",
         rule: "Two claims per mechanism: throughput with 4000-byte messages is higher than with 64-byte messages, and \
                throughput with 256 KiB is 0.5 to 2 times that with 64 KiB. Confirmed: at most one in twenty of the \
-               decided claims fails. Not confirmed: more fail.",
+               decided claims fails. Not confirmed: more fail. Undecided: fewer than half are decided, unless three \
+               fail.",
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
@@ -74,9 +75,8 @@ fn shape(evidence: &Evidence<'_>) -> Finding {
         );
     }
     let why = format!(
-        "{} of {} hold",
-        calls.iter().filter(|c| **c == Call::Holds).count(),
-        count(calls.len(), "claim", "claims")
+        "throughput rises and levels off as claimed: {}",
+        in_words(&calls, "in", "claim", "claims")
     );
     claim.judged(PLACE, figures, mostly(&calls), why)
 }
@@ -89,11 +89,13 @@ fn order(evidence: &Evidence<'_>) -> Finding {
                three mechanisms that use shared memory (Figure 7).",
         rule: "The throughput ratios tcp / pipe, unix / tcp, mempipe / unix, mempipe_spin / unix and shmem_pipe / \
                unix at sizes from 16,000 bytes on. Confirmed: each ratio's interval lies above 1 at all but at most one in twenty of the decided sizes. \
-               Not confirmed: at more of them, one ratio's interval lies below 1 or within 5 % of it.",
+               Not confirmed: at more of them, one ratio's interval lies below 1 or within 5 % of it. Undecided: \
+               fewer than half of the sizes are decided, unless three contradict.",
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
     let mut told = Vec::new();
+    let mut unmeasured = Vec::new();
     let mut fewest = usize::MAX;
     for (a, b) in [
         ("tcp", "pipe"),
@@ -109,20 +111,28 @@ fn order(evidence: &Evidence<'_>) -> Finding {
             .filter_map(|s| Some((s, pair(evidence, a, b, s, false)?)))
             .collect();
         let of: Vec<Call> = ratios.iter().map(|(_, r)| above(r, 1.0)).collect();
+        let Some((bytes, r)) = ratios.get(ratios.len() / 2) else {
+            unmeasured.push(format!("{a} and {b}"));
+            continue;
+        };
         fewest = fewest.min(of.len());
-        if let Some((bytes, r)) = ratios.get(ratios.len() / 2) {
-            figures.push(Figure::new(format!("{a} / {b}, {}", size(*bytes)), Quantity::Number, *r));
-            let ahead = of.iter().filter(|c| **c == Call::Holds).count();
-            let sizes = count(of.len(), "size", "sizes");
-            told.push(format!("at {ahead} of {sizes}, {a} is faster than {b}"));
-            calls.push(mostly(&of));
-        }
+        figures.push(Figure::new(format!("{a} / {b}, {}", size(*bytes)), Quantity::Number, *r));
+        told.push(format!("{a} is faster than {b}: {}", in_words(&of, "at", "size", "sizes")));
+        calls.push(at_all_sizes(mostly(&of), &of));
     }
     if calls.is_empty() {
         return claim.without_records(evidence.missing("one-way trials of large messages", PLAN));
     }
-    let why = format!("{}{}", told.join("; "), few_sizes(fewest, PLAN));
-    claim.judged(PLACE, figures, at_all_sizes(all(calls), fewest), why)
+    if !unmeasured.is_empty() {
+        calls.push(Call::Lacking);
+        told.push(format!(
+            "not measured with messages of the same size: {}",
+            unmeasured.join(", ")
+        ));
+    }
+    let call = all(calls);
+    let why = format!("{}{}", told.join("; "), few_sizes(call, fewest, PLAN));
+    claim.judged(PLACE, figures, call, why)
 }
 
 fn pipe_drop(evidence: &Evidence<'_>, loaded: bool) -> Finding {
@@ -200,7 +210,11 @@ fn pipe_size(evidence: &Evidence<'_>) -> Finding {
         return claim
             .without_records(evidence.missing("trials of the pipe with other buffer sizes", PLAN));
     }
-    claim.judged(PLACE, figures, all(calls), "the buffer sizes were set with F_SETPIPE_SZ")
+    let why = format!(
+        "the throughput drops where messages exceed the buffer: {} (set with F_SETPIPE_SZ)",
+        in_words(&calls, "with", "buffer size", "buffer sizes")
+    );
+    claim.judged(PLACE, figures, all(calls), why)
 }
 
 fn pipe_at_100k(evidence: &Evidence<'_>) -> Finding {
@@ -259,11 +273,7 @@ fn closer(evidence: &Evidence<'_>) -> Finding {
         let apart = |r: &Estimate| if r.value < 1.0 { inverse(r) } else { *r };
         calls.push(larger(&apart(&quiet), &apart(&busy)));
     }
-    let why = format!(
-        "the claim holds in {} of {} comparisons",
-        calls.iter().filter(|c| **c == Call::Holds).count(),
-        calls.len()
-    );
+    let why = format!("the claim holds: {}", in_words(&calls, "in", "comparison", "comparisons"));
     if calls.is_empty() {
         return claim.judged(PLACE, figures, Verdict::NotMeasurable, NOTHING_BESIDE);
     }
@@ -295,20 +305,20 @@ fn as_socket(evidence: &Evidence<'_>) -> Finding {
         title: "Pipe and unix up to 16,000 bytes",
         says: "Between two cores and up to 16,000 bytes the pipe is comparable to unix (Figure 9).",
         rule: "The ratio of the pipe's throughput to unix's. Confirmed: its interval lies within 0.8 to 1.25 at all \
-               but at most one in twenty of the decided sizes. Not confirmed: it lies wholly outside at more of them.",
+               but at most one in twenty of the decided sizes. Not confirmed: it lies wholly outside at more of them. \
+               Undecided: fewer than half of the sizes are decided, unless three contradict.",
     };
     let ratios = alike(evidence, "pipe", "unix", Placement::OtherCore);
     if ratios.is_empty() {
         return claim.without_records(evidence.missing("one-way trials up to 16,000 bytes", PLAN));
     }
     let calls: Vec<Call> = ratios.iter().map(|(_, r)| equal(r)).collect();
-    let near = calls.iter().filter(|c| **c == Call::Holds).count();
-    let few = few_sizes(calls.len(), PLAN);
+    let call = at_all_sizes(mostly(&calls), &calls);
     let why = format!(
-        "the two throughputs are within 25 % of each other at {near} of {}{few}",
-        count(calls.len(), "size", "sizes")
+        "the two throughputs are within 25 % of each other: {}{}",
+        in_words(&calls, "at", "size", "sizes"),
+        few_sizes(call, calls.len(), PLAN)
     );
-    let call = at_all_sizes(mostly(&calls), calls.len());
     claim.judged(PLACE, shown("pipe / unix", &ratios), call, why)
 }
 
@@ -320,7 +330,8 @@ fn siblings(evidence: &Evidence<'_>) -> Finding {
                comparable to tcp (Figure 10).",
         rule: "Ratios of throughputs on two threads of one core: pipe / tcp, and each mechanism's to its own on two \
                cores. Confirmed: pipe / tcp lies within 0.8 to 1.25 and the others lie below 1, in all but at most one \
-               in twenty of the decided comparisons. Not confirmed: more of them contradict.",
+               in twenty of the decided comparisons. Not confirmed: more of them contradict. Undecided: fewer than \
+               half are decided, unless three contradict.",
     };
     let ratios = alike(evidence, "pipe", "tcp", Placement::SmtSibling);
     if ratios.is_empty() {
@@ -342,18 +353,14 @@ fn siblings(evidence: &Evidence<'_>) -> Finding {
         }
     }
     let place = "this machine, two threads of one core";
-    let holds = |calls: &[Call]| calls.iter().filter(|c| **c == Call::Holds).count();
     let (near, slower) = calls.split_at(ratios.len());
+    let call = at_all_sizes(mostly(&calls), near);
     let why = format!(
-        "the pipe's throughput is within 25 % of tcp's at {} of {}; in {} of {} comparisons, the interval shows that \
-         throughput is lower than on two cores{}",
-        holds(near),
-        count(near.len(), "size", "sizes"),
-        holds(slower),
-        slower.len(),
-        few_sizes(ratios.len(), PLAN)
+        "the pipe's throughput is within 25 % of tcp's: {}; throughput is lower than on two cores: {}{}",
+        in_words(near, "at", "size", "sizes"),
+        in_words(slower, "in", "comparison", "comparisons"),
+        few_sizes(call, ratios.len(), PLAN)
     );
-    let call = at_all_sizes(mostly(&calls), ratios.len());
     claim.judged(place, shown("pipe / tcp", &ratios), call, why)
 }
 
@@ -365,7 +372,8 @@ fn same_core(evidence: &Evidence<'_>) -> Finding {
                comparable to tcp (Figure 11).",
         rule: "Ratios of throughputs with both ends on one core. Confirmed: shmem_pipe / mempipe lies above 1 and pipe \
                / tcp within 0.8 to 1.25, each at all but at most one in twenty of the decided sizes. Not confirmed: at \
-               more of them, one of the two contradicts. mempipe_spin is not judged, because Crossway does not let \
+               more of them, one of the two contradicts. Undecided: fewer than half of the sizes are decided, unless \
+               three contradict. mempipe_spin is not judged, because Crossway does not let \
                both ends spin on one core.",
     };
     let pipes = alike(evidence, "shmem_pipe", "mempipe", Placement::SameCore);
@@ -381,18 +389,14 @@ fn same_core(evidence: &Evidence<'_>) -> Finding {
     let spin = refused
         .and_then(|r| r.reason.clone())
         .map_or(String::new(), |why| format!("; mempipe_spin is refused: {why}"));
-    let sizes = pipes.len().min(others.len());
-    let few = few_sizes(sizes, PLAN);
+    let call = all([&first, &second].map(|of| at_all_sizes(mostly(of), of)));
     let why = format!(
-        "at {} of {}, shmem_pipe is faster than mempipe; at {} of {}, the pipe's throughput is within 25 % of \
-         tcp's{spin}{few}",
-        first.iter().filter(|c| **c == Call::Holds).count(),
-        count(first.len(), "size", "sizes"),
-        second.iter().filter(|c| **c == Call::Holds).count(),
-        second.len()
+        "shmem_pipe is faster than mempipe: {}; the pipe's throughput is within 25 % of tcp's: {}{spin}{}",
+        in_words(&first, "at", "size", "sizes"),
+        in_words(&second, "at", "size", "sizes"),
+        few_sizes(call, pipes.len().min(others.len()), PLAN)
     );
     let mut figures = shown("shmem_pipe / mempipe", &pipes);
     figures.extend(shown("pipe / tcp", &others));
-    let call = at_all_sizes(all([mostly(&first), mostly(&second)]), sizes);
     claim.judged("this machine, one core", figures, call, why)
 }

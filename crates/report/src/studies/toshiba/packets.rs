@@ -190,9 +190,10 @@ pub(super) fn coalescing(evidence: &Evidence<'_>) -> Finding {
         (Call::Holds, Call::Holds) => {
             "TCP puts several messages into a packet, TIPC one".to_owned()
         }
-        (Call::Holds, Call::Fails) => format!(
-            "TIPC also puts more than one message into a packet ({} on average): {} small messages of a stream as \
+        (Call::Holds | Call::Open(_) | Call::Lacking, Call::Fails) => format!(
+            "TIPC {}puts more than one message into a packet ({} on average): {} small messages of a stream as \
              Nagle's algorithm does",
+            if tcp == Call::Holds { "also " } else { "" },
             three_digits(1.0 / least.tipc.value),
             if pair.tipc_id == TIPC_IN_KERNEL {
                 "Linux 5.5 and later combine"
