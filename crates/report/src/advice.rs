@@ -87,16 +87,21 @@ fn leaves_open(c: &Compared) -> bool {
 pub const AMONG_EQUALS: &str = "Among equals, a candidate that meets all its goals comes before one with undecided \
     goals; then your preferences decide, then simplicity, by the first of these points in which the candidates differ: \
     no privilege or kernel module, no outside program, no additional process, no spinning, a pollable descriptor, no \
-    shared memory";
+    shared memory, the order of `crossway list`";
 
 /// Explains why no confidence is stated for a choice.
 pub const NO_CONFIDENCE: &str = "No confidence is stated, because the choice is the only candidate that was measured \
     to the end and misses no requirement";
 
+/// How far the candidates among which a choice is made were measured, as a rule.
+const TO_THE_END: &str = "measured to the end";
+
 /// Describes the candidate with which the choice was compared: the best of all, or of those that were measured to the
 /// end.
 pub fn best_of(advice: &Advice) -> &'static str {
-    if advice.compared.iter().any(|c| c.verdict == "not pursued") {
+    if advice.of_dropped {
+        "the best of these candidates"
+    } else if advice.compared.iter().any(|c| c.verdict == "not pursued") {
         "the best candidate that was measured to the end"
     } else {
         "the best candidate"
@@ -144,13 +149,14 @@ fn standing(advice: &Advice) -> Option<String> {
         false => format!("The trials do not distinguish its {what} from the lowest of"),
     };
     let open = rivals.iter().any(|c| leaves_open(c));
+    let measured = if advice.of_dropped { "measured only in an early stage" } else { TO_THE_END };
     let of = match rivals.len() {
-        1 if open => "the only candidate that was measured to the end and misses no requirement",
-        1 => "the only candidate that was measured to the end and meets every requirement",
-        _ if open => "candidates that were measured to the end and miss no requirement",
-        _ => "candidates that were measured to the end and meet every requirement",
+        1 if open => format!("the only candidate that was {measured} and misses no requirement"),
+        1 => format!("the only candidate that was {measured} and meets every requirement"),
+        _ if open => format!("candidates that were {measured} and miss no requirement"),
+        _ => format!("candidates that were {measured} and meet every requirement"),
     };
-    let of = if rivals.len() > 1 { format!("the {} {of}", rivals.len()) } else { of.to_owned() };
+    let of = if rivals.len() > 1 { format!("the {} {of}", rivals.len()) } else { of };
     let dropped = advice.compared.iter().filter(|c| c.verdict == "not pursued").count();
     let but = match dropped {
         0 => String::new(),

@@ -5,9 +5,10 @@ mod reasons;
 
 use disturbed::{disturbances, durations};
 pub use reasons::Reason;
+pub(in crate::advise) use reasons::objective_words;
 use reasons::{
-    commands, enter_flips, not_pursued, nothing_admissible, objective_words, prefer_if, remedy,
-    settings, trials_words, without_figure,
+    commands, enter_flips, not_pursued, nothing_admissible, prefer_if, remedy, settings,
+    trials_words, without_figure,
 };
 use serde::Serialize;
 
@@ -18,7 +19,7 @@ use super::judge::{CONFIDENT, Choice, Judged, choose, judge};
 use super::property::Property;
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;
-use super::trials::Trial;
+use super::trials::{SurveyPart, Trial};
 use crate::stats::TRIALS_AT_LEAST;
 
 /// A row of the decision table.
@@ -72,6 +73,12 @@ pub struct Flip {
     /// Whether the variation changes the answer: no candidate meets the goals, or another mechanism is chosen because
     /// the one chosen for the question fails, costs clearly more or has no trials in the variation.
     pub differs: bool,
+    /// What the trials of the variation say against the candidate chosen for the question, or, if none meets the goals,
+    /// against the candidate that comes closest, in words: `pipe: max at most 500 us: 612 us`.
+    pub against: Option<String>,
+    /// Why the trials of the variation do not decide whether the candidate chosen for the question reaches the stated
+    /// rate, in words; `None` if they do, or if no rate was stated.
+    pub open_rate: Option<String>,
     /// The cost of each candidate that was compared, nanoseconds per message.
     pub costs_ns: Vec<(String, Figure)>,
 }
@@ -80,10 +87,14 @@ impl Flip {
     /// Describes in words whether the variation changes the choice; `answer` is the label of the candidate chosen for
     /// the question.
     pub fn outcome(&self, answer: Option<&str>) -> String {
+        let because = self.against.as_ref().map(|why| format!(" [{why}]")).unwrap_or_default();
         match (&self.choice, self.differs) {
-            (Some(other), true) => format!("{other} is better"),
+            (Some(other), true) => format!("{other} is better{because}"),
             (None, true) if self.costs_ns.is_empty() => "no candidate could be measured".to_owned(),
-            (None, true) => "no candidate meets every requirement".to_owned(),
+            (None, true) => format!("no candidate meets every requirement{because}"),
+            _ if self.open_rate.is_some() => {
+                format!("rate {}", self.open_rate.as_deref().unwrap_or_default())
+            }
             (Some(other), false) if answer.is_some_and(|answer| answer != other) => {
                 "no clear change".to_owned()
             }
@@ -118,6 +129,9 @@ pub struct Advice {
     /// Probability, given all trials, that the choice costs at most 5 % more than the best of the admissible candidates
     /// that were measured to the end. `None` with too few trials, or if the choice is the only such candidate.
     pub confidence: Option<f64>,
+    /// Whether the choice was made among candidates that an early stage had dropped, because those that were measured to
+    /// the end are not admissible.
+    pub of_dropped: bool,
     /// Settings to make in the program.
     pub settings: Vec<String>,
     /// All candidates with figures, lowest cost first.
@@ -157,6 +171,7 @@ pub(super) fn put_together(
         runner_up: None,
         prefer_runner_up_if: Vec::new(),
         confidence: None,
+        of_dropped: false,
         settings: Vec::new(),
         compared: Vec::new(),
         ruled_out: field.ruled_out,
@@ -354,6 +369,7 @@ fn enter_choice(
             chosen.candidate.label(),
             trials_words(chosen.cost.n)
         ));
+        withdraw(advice);
         return;
     }
     if confidence < CONFIDENT {
@@ -370,13 +386,20 @@ fn enter_choice(
             chosen.candidate.label(),
             confidence * 100.0
         ));
-        for row in advice.compared.iter_mut().filter(|c| matches!(c.verdict, "chosen" | "equal")) {
-            row.verdict = "admissible";
-        }
+        withdraw(advice);
         return;
     }
     advice.choice = Some(chosen.candidate.label());
     advice.mechanism = Some(chosen.candidate.mechanism.to_owned());
     advice.settings = settings(question, chosen);
+    advice.of_dropped = chosen.part == Some(SurveyPart::Early);
     enter_flips(advice, question, chosen, survey);
+}
+
+/// Makes the table agree with an answer that recommends nothing: no row is chosen, or equal to the choice.
+fn withdraw(advice: &mut Advice) {
+    for row in advice.compared.iter_mut().filter(|c| matches!(c.verdict, "chosen" | "equal")) {
+        row.verdict = "admissible";
+    }
+    advice.equal.clear();
 }

@@ -359,12 +359,31 @@ fn what_an_early_stage_dropped_is_neither_equal_nor_the_runner_up() {
 }
 
 #[test]
+fn what_a_survey_for_another_question_dropped_takes_part() {
+    let mut records = surveyed("tcp", 9_000, 10, 24);
+    records.extend(surveyed("pipe", 5_000, 10, 0));
+    let mut trials: Vec<Trial> = records.iter().map(Trial::of).collect();
+    let choice = |trials: &[Trial]| {
+        let library = Library { own: trials.to_vec(), ..Library::default() };
+        let known = Known { probes: &[], faults: &[] };
+        let folder = std::path::Path::new("out");
+        let sources = Sources { known, library: &library, folder, budget: None };
+        let advice = advise(&question(UNPINNED), &sources, &mut NoBench, &mut |_| {});
+        advice.expect("an answer").choice
+    };
+    assert_eq!(choice(&trials).as_deref(), Some("tcp"));
+    trials.iter_mut().for_each(|trial| trial.of_other_question = true);
+    assert_eq!(choice(&trials).as_deref(), Some("pipe"));
+}
+
+#[test]
 fn a_fan_is_called_measured_at_full_speed_and_a_stream_at_a_rate_is_not() {
     let sentence = |pattern: &str| {
         question(&format!("size_bytes = 64\npattern = \"{pattern}\"\nrate_per_s = 1000")).sentence()
     };
-    assert!(
-        sentence("fan-in").contains("1000 per second (measured at full speed: a candidate must")
-    );
+    assert!(sentence("fan-in").contains(
+        "1000 per second from all senders together (measured at full speed: a candidate must"
+    ));
+    assert!(sentence("fan-out").contains("1000 per second received by all receivers together"));
     assert!(!sentence("stream").contains("full speed"));
 }

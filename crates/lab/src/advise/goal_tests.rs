@@ -119,6 +119,31 @@ fn figures_of_records_that_do_not_decide_are_not_cured_by_time() {
 }
 
 #[test]
+fn an_answer_without_a_choice_has_no_chosen_row() {
+    let mut few = with_maxima("pipe", 900.0, &[100; 3]);
+    few.extend(with_maxima("fifo", 900.0, &[100; 3]));
+    let advice = answer(UNPINNED, &few);
+    assert_eq!(advice.choice, None);
+    assert!(advice.compared.iter().all(|c| c.verdict == "admissible"), "{:?}", advice.compared);
+    assert!(advice.equal.is_empty());
+}
+
+#[test]
+fn the_cpu_time_of_a_rate_that_was_not_reached_is_that_of_the_rate_that_was() {
+    // Round trips of 5 us that take 9 us of CPU time: 180 % of a CPU at the 200,000 per second that are possible.
+    let asked = format!("{UNPINNED}rate_per_s = 1000000\n[goal]\ncpu_percent = 190");
+    let mut records = samples::trials("pipe", 64, &[5_000; 7], 9_000.0);
+    let workload = question(&asked).workload(64);
+    for record in &mut records {
+        record.inputs.placement = Placement::Unpinned;
+        record.inputs.workload = workload;
+        record.roles.iter_mut().for_each(|role| role.switches_voluntary = 1_000_000);
+    }
+    let cpu = goal(&answer(&asked, &records), "pipe").clone();
+    assert!(cpu.measured.is_some_and(|f| f.high <= 200.0), "{}", cpu.words());
+}
+
+#[test]
 fn a_rate_just_missed_is_not_rounded_to_the_share_that_counts_as_reached() {
     let mut judged = samples_judged();
     let share = |low: f64, median: f64, high: f64| Some(Figure { n: 7, median, low, high });

@@ -129,8 +129,11 @@ pub fn judge<'a>(
         })
         .collect();
     if let Some(most) = question.goals.cpu_percent {
-        let per_message_ns =
-            |k: usize| question.rate_per_s.map_or(times.get(k).copied(), |r| Some(1e9 / r));
+        // At the stated rate, or at the rate that was achieved if that is lower.
+        let per_message_ns = |k: usize| {
+            let stated_ns = question.rate_per_s.map_or(0.0, |rate| 1e9 / rate);
+            Some(times.get(k)?.max(stated_ns))
+        };
         // An end that does not sleep uses all the CPU time that it gets. If other programs took the CPU from it, it used
         // less, but on an idle machine it would not.
         let at_least = |k: usize| {
@@ -195,6 +198,9 @@ fn part(mut parts: impl Iterator<Item = Option<SurveyPart>>) -> Option<SurveyPar
         to = match (to, part) {
             (Some(SurveyPart::Last), _) | (_, Some(SurveyPart::Last)) => Some(SurveyPart::Last),
             (Some(SurveyPart::Early), Some(SurveyPart::Early)) => to,
+            (Some(SurveyPart::OfOther), _) | (_, Some(SurveyPart::OfOther)) => {
+                Some(SurveyPart::OfOther)
+            }
             _ => None,
         };
     }
@@ -275,7 +281,7 @@ pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a
     admissible.retain(|j| {
         let is_part =
             first.runs.len() > j.runs.len() && j.runs.iter().all(|r| first.runs.contains(r));
-        j.part == Some(SurveyPart::Last) || !is_part
+        matches!(j.part, Some(SurveyPart::Last | SurveyPart::OfOther)) || !is_part
     });
     among(question, admissible)
 }

@@ -10,10 +10,12 @@ use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::question::Question;
+use super::survey::{FOR_ADVISE, about};
 use super::trials::Trial;
 use crate::env::RunEnvironment;
 use crate::record::Status;
 use crate::records_io::{self, RESULTS};
+use crate::run::PLAN;
 
 /// Files are read in parts of this many bytes, in parallel by one thread per CPU.
 const PART_BYTES: u64 = 8 << 20;
@@ -91,6 +93,9 @@ impl Library {
                         .warnings
                         .push(format!("cannot read {}: {error}", dir.join(RESULTS).display())),
                 }
+            }
+            if !all.trials.is_empty() && is_of_other_question(&dir, question) {
+                all.trials.iter_mut().for_each(|trial| trial.of_other_question = true);
             }
             library.enter(dir, all, machine_id);
         }
@@ -195,6 +200,14 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> 
     });
     all.sort_by_key(|(at, _)| *at);
     all.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Whether the run in this folder was measured by a survey for another question, or by one of an earlier version.
+fn is_of_other_question(dir: &Path, question: &Question) -> bool {
+    let text = std::fs::read_to_string(dir.join(PLAN)).unwrap_or_default();
+    let plan: toml::Table = text.parse().unwrap_or_default();
+    let of_survey = plan.get("about").and_then(toml::Value::as_str);
+    of_survey.is_some_and(|of| of.starts_with(FOR_ADVISE) && of != about(question))
 }
 
 fn read_part(file: &Path, part: &Part, wanted: &Wanted) -> std::io::Result<Found> {

@@ -151,7 +151,8 @@ impl Question {
                 .key("rate_per_s")
                 .bad("exchanges are measured one after another; omit the rate"));
         }
-        if rate_per_s.is_some_and(|rate| rate > MOST_PER_S) {
+        // Fans have no schedule.
+        if !fans && rate_per_s.is_some_and(|rate| rate > MOST_PER_S) {
             return Err(at.key("rate_per_s").bad(format!(
                 "more than {MOST_PER_S} messages per second cannot be sent on a schedule; omit the rate to find out \
                  what is possible"

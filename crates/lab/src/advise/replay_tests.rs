@@ -196,6 +196,11 @@ fn a_variation_in_which_no_candidate_meets_the_goals_is_a_change() {
     let at = |name: &str| advice.flips.iter().find(|f| f.variation.ends_with(name)).expect(name);
     let (large, small) = (at(" 4 KiB"), at(" 64 B"));
     assert!(large.differs && large.choice.is_none(), "{large:?}");
+    let told = large.outcome(advice.choice.as_deref());
+    assert!(
+        told.contains("no candidate meets every requirement [") && told.contains("p50"),
+        "{told}"
+    );
     assert!(!small.differs && small.choice.is_some(), "{small:?}");
 }
 

@@ -12,6 +12,7 @@ mod variations;
 use std::time::{Duration, Instant};
 
 pub use plan::plan;
+pub(super) use plan::{FOR_ADVISE, about};
 use plan::{WARMUP_MS, measure_ms, plan_of};
 pub use variations::describe;
 use variations::variations;
@@ -19,7 +20,7 @@ use variations::variations;
 use super::AdviseError;
 use super::candidate::Candidate;
 use super::figure::GoalVerdict;
-use super::judge::{Judged, LATEST_TRIALS, Setting, choose, choose_of_all, judge};
+use super::judge::{CONFIDENT, Judged, LATEST_TRIALS, Setting, choose, choose_of_all, judge};
 use super::question::{Question, Site};
 use super::trials::{SurveyPart, Trial};
 use crate::plan::Plan;
@@ -140,6 +141,10 @@ pub fn survey(
         survey: Survey::default(),
     };
     let finalists = surveyor.halve(candidates, known)?;
+    // Without a recommendation, variations of the question have no answer to be compared with.
+    if !surveyor.is_answered(candidates, known) {
+        surveyor.settle(candidates, 1.0)?;
+    }
     surveyor.vary(&finalists)?;
     surveyor.survey.took = surveyor.elapsed();
     Ok(surveyor.survey)
@@ -195,7 +200,7 @@ impl Surveyor<'_> {
                     let trials = trials.max(LAST_TRIALS);
                     self.stage("the best candidates at length", part, &left, &own, trials)?;
                 }
-                self.settle(candidates)?;
+                self.settle(candidates, CHOICE_SHARE)?;
                 return Ok(self.finalists(candidates, left, known));
             }
             if trials == 0 {
@@ -221,9 +226,15 @@ impl Surveyor<'_> {
         chosen.iter().cloned().chain(others.filter(|c| Some(c) != chosen.as_ref())).collect()
     }
 
-    /// Repeats the measurements of the candidates that may be the best, until the choice is settled or the time for the
-    /// choice is used up.
-    fn settle(&mut self, candidates: &[Candidate]) -> Result<(), AdviseError> {
+    /// Whether the trials so far give a recommendation.
+    fn is_answered(&self, candidates: &[Candidate], known: &[Trial]) -> bool {
+        let judged = self.judged(candidates, known);
+        choose(self.question, &judged).is_some_and(|choice| choice.confidence >= CONFIDENT)
+    }
+
+    /// Repeats the measurements of the candidates that may be the best, until the choice is settled or this share of the
+    /// budget is used up.
+    fn settle(&mut self, candidates: &[Candidate], share: f64) -> Result<(), AdviseError> {
         let own = Setting::of(self.question);
         let mut looked_at = self.judged(candidates, &[]);
         looked_at.retain(|j| j.cost.n >= TRIALS_AT_LEAST);
@@ -237,7 +248,7 @@ impl Surveyor<'_> {
             if most >= LATEST_TRIALS {
                 return Ok(());
             }
-            let time = self.budget.mul_f64(CHOICE_SHARE).saturating_sub(self.elapsed());
+            let time = self.budget.mul_f64(share).saturating_sub(self.elapsed());
             if let Some((ms, trials)) = self.longer(&choice.possible, time) {
                 self.stage_of(LONG_ENOUGH, Some(SurveyPart::Last), &open, &own, trials, ms)?;
                 continue;

@@ -97,6 +97,12 @@ fn errors_name_the_file_the_key_and_the_remedy() {
 }
 
 #[test]
+fn fans_have_no_schedule_that_limits_their_rate() {
+    let fan = "size_bytes = 64\npattern = \"fan-out\"\nrate_per_s = 2e7";
+    assert_eq!(question(fan).rate_per_s, Some(2e7));
+}
+
+#[test]
 fn rates_become_bursts_that_a_sleeping_sender_can_keep() {
     let workload = |rate: f64| {
         question(&format!("size_bytes = 100\npattern = \"stream\"\nrate_per_s = {rate:?}"))

@@ -67,6 +67,8 @@ pub enum SurveyPart {
     Early,
     /// The stages that the last candidates go through.
     Last,
+    /// Any stage of a survey for another question, in which candidates were dropped for other reasons.
+    OfOther,
 }
 
 /// The name of a group in the plans of a survey. It contains the part (if the trials are for the choice), how the
@@ -75,7 +77,7 @@ pub(super) fn survey_group(part: Option<SurveyPart>, wait: Wait, size_bytes: u64
     let prefix = match part {
         Some(SurveyPart::Early) => "early-",
         Some(SurveyPart::Last) => "last-",
-        None => "",
+        Some(SurveyPart::OfOther) | None => "",
     };
     format!("{prefix}{}-{size_bytes}", wait_name(&wait))
 }
@@ -210,6 +212,9 @@ pub struct Trial {
     servers: Vec<Server>,
     #[serde(default, deserialize_with = "one_or_several")]
     host_cpu: Vec<HostMeters>,
+    /// Whether the trial is from a survey for another question.
+    #[serde(skip)]
+    pub(super) of_other_question: bool,
 }
 
 impl Trial {
@@ -278,6 +283,7 @@ impl Trial {
             },
             servers: record.servers.iter().map(|s| Server { cpu_ns: s.cpu_ns }).collect(),
             host_cpu: record.host_cpu.clone(),
+            of_other_question: false,
         }
     }
 
@@ -291,7 +297,8 @@ impl Trial {
     pub(super) fn survey_part(&self) -> Option<SurveyPart> {
         let i = &self.inputs;
         let of = |part: &SurveyPart| self.group == survey_group(Some(*part), i.wait, i.size_bytes);
-        [SurveyPart::Early, SurveyPart::Last].into_iter().find(of)
+        let part = [SurveyPart::Early, SurveyPart::Last].into_iter().find(of);
+        part.map(|part| if self.of_other_question { SurveyPart::OfOther } else { part })
     }
 
     /// How long the trial was planned to last.

@@ -19,7 +19,7 @@ use crate::record::Record;
 use crate::records_io::{self, RESULTS, ReadError};
 use crate::run_info::{RUN, RunInfo};
 
-const PLAN: &str = "plan.toml";
+pub(crate) const PLAN: &str = "plan.toml";
 
 /// The reason why a run could not be created, continued or completed.
 #[derive(Debug, thiserror::Error)]

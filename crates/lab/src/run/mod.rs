@@ -18,6 +18,7 @@ use crossway_sys::topology::Topology;
 
 pub use crate::run_info::RunInfo;
 use done::Done;
+pub(crate) use folder::PLAN;
 pub(crate) use folder::new_name;
 pub use folder::{Folder, RunError};
 pub use order::Slot;

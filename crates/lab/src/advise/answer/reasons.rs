@@ -133,13 +133,26 @@ pub(super) fn enter_flips(
             }
             (Some(_), None) | (None, _) => true,
         };
+        let against = match &choice {
+            Some(_) => own.filter(|own| differs && !own.admissible()),
+            None => there.iter().min_by(|a, b| a.violation().total_cmp(&b.violation())),
+        };
+        let against = against.map(|j| format!("{}: {}", j.candidate.label(), objections(j)));
         advice.flips.push(Flip {
             variation: describe(variation, question),
+            against,
+            open_rate: own.and_then(Judged::open_rate),
             choice: choice.map(|c| c.chosen.candidate.label()),
             differs,
             costs_ns: there.iter().map(|j| (j.candidate.label(), j.cost)).collect(),
         });
     }
+}
+
+/// What the trials say against a candidate that is not admissible, in words.
+fn objections(j: &Judged) -> String {
+    let failures = j.failures();
+    if failures.is_empty() { not_pursued(j) } else { failures }.join("; ")
 }
 
 /// The number of trials in words: `1 trial`, `5 trials`.
@@ -221,7 +234,7 @@ pub(super) fn without_figure(question: &Question, trial: &Trial) -> String {
     }
 }
 
-pub(super) fn objective_words(question: &Question) -> String {
+pub(in crate::advise) fn objective_words(question: &Question) -> String {
     match (question.objective, question.pattern) {
         (Objective::Latency, Pattern::RequestReply) => {
             format!("round trip {}", question.percentile().name())

@@ -76,7 +76,12 @@ impl Question {
                         .to_owned();
                 let how = self.bursts().or(self.rate_at_full_speed().map(|_| full_speed));
                 let how = how.map(|how| format!(" ({how})")).unwrap_or_default();
-                format!(", {rate} per second{how}")
+                let of = match self.pattern {
+                    Pattern::FanOut => " received by all receivers together",
+                    Pattern::FanIn => " from all senders together",
+                    _ => "",
+                };
+                format!(", {rate} per second{of}{how}")
             }
             None => ", as fast as possible".to_owned(),
         };

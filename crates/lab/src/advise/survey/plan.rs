@@ -3,6 +3,7 @@
 use toml::{Table, Value};
 
 use super::super::AdviseError;
+use super::super::answer::objective_words;
 use super::super::candidate::Candidate;
 use super::super::question::Question;
 use super::super::trials::{SurveyPart, survey_group};
@@ -24,6 +25,15 @@ pub(super) fn measure_ms(question: &Question) -> u64 {
         Extent::Time => 80,
         Extent::Messages => 40,
     }
+}
+
+/// With what the description of a survey's plans begins.
+pub(in super::super) const FOR_ADVISE: &str = "For advise: ";
+
+/// The description of the plans of a question. It identifies the question as far as that determines which candidates a
+/// survey drops.
+pub(in super::super) fn about(question: &Question) -> String {
+    format!("{FOR_ADVISE}{}; minimised: {}", question.sentence(), objective_words(question))
 }
 
 /// The plan that measures these candidates for the question.
@@ -74,7 +84,7 @@ pub(super) fn plan_of(
         }
     }
     let mut top = Table::new();
-    top.insert("about".into(), format!("For advise: {}", question.sentence()).into());
+    top.insert("about".into(), about(question).into());
     top.insert("seed".into(), number(seed));
     top.insert(
         "defaults".into(),
