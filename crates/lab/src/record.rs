@@ -14,6 +14,7 @@ pub use crate::inputs::Span;
 pub use crate::testbed::LOCAL;
 
 mod beside;
+pub(crate) mod figure;
 mod hosts;
 
 pub use beside::BesideFigures;
@@ -67,8 +68,10 @@ pub struct Throughput {
     /// receiver's own interval, from the first to the last receipt.
     pub wall_ns: u64,
     /// Messages received per second.
+    #[serde(deserialize_with = "figure::one")]
     pub msgs_per_s: f64,
     /// Payload bytes received per second.
+    #[serde(deserialize_with = "figure::one")]
     pub bytes_per_s: f64,
     /// The sender's own interval from the first to the last send, nanoseconds, if the hosts have different clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,6 +89,7 @@ pub struct Latency {
     /// Minimum, nanoseconds; all following figures are in nanoseconds, too.
     pub min: u64,
     /// Arithmetic mean.
+    #[serde(deserialize_with = "figure::one")]
     pub mean: f64,
     /// Median.
     pub p50: u64,
@@ -117,8 +121,10 @@ pub struct Pacing {
     /// End of the last burst minus its intended start, nanoseconds.
     pub drift_ns: i64,
     /// Intended rate, payload bits per second. For requests, the bits of their replies count.
+    #[serde(deserialize_with = "figure::one")]
     pub intended_bits_per_s: f64,
     /// Achieved rate, payload bits per second. For requests, the bits of their replies count.
+    #[serde(deserialize_with = "figure::one")]
     pub reached_bits_per_s: f64,
     /// How late the sender itself was when it began its bursts, before it called the mechanism; null in records from
     /// before 0.1.0.
@@ -202,10 +208,13 @@ pub struct ServerMeters {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// CPU nanoseconds of all roles and servers per message (a round trip counts as one).
+    #[serde(deserialize_with = "figure::one")]
     pub cpu_ns_per_msg: f64,
     /// Payload bits per CPU-second of all roles and servers (the Mbpc/s of item E10 of Enea's study, in bits).
+    #[serde(deserialize_with = "figure::one")]
     pub bits_per_cpu_s: f64,
     /// Busy time of the whole host per message, nanoseconds; includes soft interrupts and unrelated processes.
+    #[serde(default, deserialize_with = "figure::or_null")]
     pub host_ns_per_msg: Option<f64>,
 }
 
@@ -213,17 +222,19 @@ pub struct Cost {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
     /// Each role's share of the messages; the shares add up to 1.
+    #[serde(deserialize_with = "figure::list")]
     pub shares: Vec<f64>,
     /// Jain's index: 1 if all shares are equal, 1/n if one role has everything.
+    #[serde(deserialize_with = "figure::one")]
     pub jain: f64,
     /// Longest time that a role waited between two messages, nanoseconds.
     pub longest_wait_ns: u64,
     /// Voluntary context switches of the senders per message sent, i.e. how often a sender went to sleep.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "figure::or_null")]
     pub sleeps_per_msg: Option<f64>,
     /// Lower bound on the number of wasted wake-ups per message sent. A useful wake-up is followed by a message, so
     /// voluntary context switches beyond one per message were wasted.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "figure::or_null")]
     pub wasted_wakeups_per_msg: Option<f64>,
 }
 

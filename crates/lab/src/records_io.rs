@@ -1,7 +1,8 @@
 //! Reads `results.jsonl` and the other files of a run.
 //!
 //! A run that was killed can leave an incomplete last line, which is skipped with a warning. Other lines that are not
-//! records are also skipped, with warnings and the one command that removes all of them. A trial that occurs in the file a
+//! records are also skipped, with warnings and the one command that removes all of them; so are records with impossible
+//! figures. A trial that occurs in the file a
 //! second time is skipped, because counting it twice would make intervals too narrow. A record newer than this program
 //! is an error, and so is a file without any record.
 
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::record::{Record, SCHEMA};
+use crate::record::{Record, SCHEMA, Status};
 use crate::run_info::{RUN, RunInfo};
 
 /// File name of the records in a run's folder.
@@ -298,6 +299,10 @@ fn parse_line(path: &Path, line: usize, text: &[u8]) -> Result<Record, ReadError
     let newer = |found| ReadError::NewerSchema { path: path.to_owned(), line, found };
     match serde_json::from_slice::<Record>(text) {
         Ok(record) if record.schema > SCHEMA => Err(newer(u64::from(record.schema))),
+        Ok(record) if record.counts.is_none() && record.status == Status::Ok => {
+            let why = "a trial with status ok has counts, but this one has none".to_owned();
+            Err(ReadError::Bad { path: path.to_owned(), line, why })
+        }
         Ok(record) => Ok(record),
         // A newer record may lack a field that this program requires: then report its schema, not the missing field.
         Err(error) => Err(match serde_json::from_slice::<SchemaOnly>(text) {

@@ -69,6 +69,34 @@ fn a_damaged_line_is_left_out_with_the_command_that_removes_it() {
 }
 
 #[test]
+fn a_line_with_impossible_figures_is_left_out() {
+    let whole = samples::ping_pong("pipe", 64, 1, 1000, 500.0);
+    let impossible = [
+        ("/throughput/msgs_per_s", serde_json::json!(-5.0)),
+        ("/throughput/bytes_per_s", serde_json::json!(-1)),
+        ("/latency_ns/0/mean", serde_json::json!(-0.5)),
+        ("/latency_ns/0/p50", serde_json::json!(-3)),
+        ("/cost/cpu_ns_per_msg", serde_json::json!(-1e9)),
+        ("/counts/received", serde_json::json!(-1)),
+        ("/counts", serde_json::Value::Null),
+    ];
+    for (field, value) in impossible {
+        let mut damaged = serde_json::to_value(&whole).expect("a record");
+        *damaged.pointer_mut(field).unwrap_or_else(|| panic!("{field}")) = value;
+        let first = samples::lines(&samples::trials("pipe", 64, &[1000], 500.0));
+        let bytes = [first, format!("{damaged}\n").into_bytes()].concat();
+        let loaded = parse(&bytes).expect("one line is whole");
+        assert_eq!(loaded.records.len(), 1, "{field}");
+        let warning = &loaded.warnings[0];
+        assert!(
+            warning.starts_with("run/results.jsonl:2: skipped a line that is not a record"),
+            "{field}: {warning}"
+        );
+        assert!(warning.ends_with("sed -i '2d' 'run/results.jsonl'"), "{field}: {warning}");
+    }
+}
+
+#[test]
 fn one_command_removes_all_damaged_lines() {
     let records = samples::trials("pipe", 64, &[1000; 9], 500.0);
     let text = String::from_utf8(samples::lines(&records)).expect("JSON");

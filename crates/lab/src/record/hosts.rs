@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::local;
+use super::{figure, local};
 
 /// CPU time of one host during the measured part, summed over its CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,11 +80,14 @@ pub struct IfaceMeters {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Packets {
     /// Packets on the wire in both directions per message, round trip or exchange (item C5 of the cluster study).
+    #[serde(deserialize_with = "figure::one")]
     pub per_msg: f64,
     /// Messages per forward packet (item T5 of Toshiba's study). On loopback, where the directions cannot be
     /// distinguished, messages per packet.
+    #[serde(deserialize_with = "figure::one")]
     pub msgs_per_packet: f64,
     /// Reverse packets, i.e. acknowledgements, per forward packet (item T6 of Toshiba's study); null on loopback.
+    #[serde(default, deserialize_with = "figure::or_null")]
     pub reverse_per_forward: Option<f64>,
 }
 
