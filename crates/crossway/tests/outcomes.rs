@@ -71,11 +71,14 @@ fn a_comparison_says_what_disturbed_the_machine_before_a_run() {
     let a = write_run(dir.path(), "a", 1_000, "ok");
     let b = write_run(dir.path(), "b", 1_000, "ok");
     let finding = |severity| json!({ "severity": severity, "about": "load", "what": severity, "next_step": "wait" });
-    let found = json!([finding("note"), finding("warning")]);
+    let mut later = finding("warning");
+    later["continued"] = json!(true);
+    let found = json!([finding("note"), finding("warning"), later]);
     fs::write(b.join("preflight.json"), found.to_string()).expect("a file");
     let output = crossway(&["compare", path(&a), path(&b)]).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("before B: warning"), "{said}");
+    assert!(said.contains("before B was continued: warning"), "{said}");
     assert!(!said.contains("before A") && !said.contains("before B: note"), "{said}");
 }
 

@@ -76,7 +76,10 @@ pub fn warning_about(trials: &[OtherWork]) -> Option<String> {
 /// The file with the findings of the check before the run is damaged.
 pub fn disturbances(name: &str, path: &Path, records: &[Record]) -> Result<Vec<String>, ReadError> {
     let before = preflight::warnings_beside(path)?;
-    let before = before.into_iter().map(|f| format!("before {name}: {}", f.what));
+    let before = before.into_iter().map(|f| {
+        let continued = if f.continued { " was continued" } else { "" };
+        format!("before {name}{continued}: {}", f.what)
+    });
     let during = warning(records).map(|told| format!("in {name}, {told}"));
     Ok(before.chain(during).collect())
 }

@@ -35,6 +35,9 @@ pub struct Finding {
     pub what: String,
     /// Remedy: the command or step to take next.
     pub next_step: String,
+    /// Whether it was found before the run was continued, not before it was started.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub continued: bool,
 }
 
 /// The warnings of the check that preceded the run to which these records belong; empty if no check is stored.
@@ -94,6 +97,7 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
             about: about.to_owned(),
             what,
             next_step: next_step.to_owned(),
+            continued: false,
         });
     };
     use Severity::{Note, Warning};

@@ -92,13 +92,17 @@ impl Run {
         }
         run.machine.add_hosts(&run.records);
         match records_io::read_beside::<Vec<Finding>>(path, records_io::PREFLIGHT) {
-            Ok(findings) => {
-                run.notices.extend(
-                    findings.into_iter().flatten().filter(|f| f.severity == Severity::Warning).map(
-                        |f| format!("Before the run: {} (next step: {}).", f.what, f.next_step),
-                    ),
-                )
-            }
+            Ok(findings) => run.notices.extend(
+                findings.into_iter().flatten().filter(|f| f.severity == Severity::Warning).map(
+                    |f| {
+                        let continued = if f.continued { " was continued" } else { "" };
+                        format!(
+                            "Before the run{continued}: {} (next step: {}).",
+                            f.what, f.next_step
+                        )
+                    },
+                ),
+            ),
             Err(error) => run.notices.push(error.to_string()),
         }
         run.notices

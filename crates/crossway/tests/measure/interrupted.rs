@@ -60,6 +60,9 @@ fn a_killed_controller_leaves_nothing_and_its_run_goes_on() {
         );
     }
     fs::write(&plan, LONG).unwrap();
+    // What is found before a continuation is told apart from what was found before the run.
+    let preflight = run.join("preflight.json");
+    fs::write(&preflight, "[]").unwrap();
     let resumed = place.command(&["measure", "--resume", run.to_str().unwrap()]).output().unwrap();
     assert_success(&resumed);
     let records = place.records();
@@ -72,10 +75,13 @@ fn a_killed_controller_leaves_nothing_and_its_run_goes_on() {
     keys.dedup();
     assert_eq!((keys.len(), count), (4 * 6, 4 * 6));
     assert_eq!(place.leftovers(), Vec::<String>::new());
+    let found: Vec<serde_json::Value> =
+        serde_json::from_slice(&fs::read(&preflight).unwrap()).unwrap();
+    assert!(found.iter().all(|finding| finding["continued"] == true), "{found:?}");
+    // A development build is always reported.
+    assert!(!found.is_empty() || !cfg!(debug_assertions), "{found:?}");
 
     // If it is continued again, it has nothing to do, and nothing is added to the findings from before the run.
-    let preflight = run.join("preflight.json");
-    assert!(preflight.exists());
     let earlier = serde_json::json!([{
         "severity": "warning", "about": "load", "what": "a test was here", "next_step": "wait"
     }]);

@@ -118,13 +118,15 @@ fn other_programs_that_used_the_cpus_during_the_trials_are_named() {
 }
 
 /// The answer from the records of a run. Before the run, the machine was checked, with findings on these subjects in
-/// this order.
+/// this order; those with `+` were found before the run was continued.
 fn checked(findings: &[&str]) -> Advice {
     let dir = tempfile::tempdir().expect("a folder");
     let runs = ["first", "unrelated"].map(|run| (run.to_owned(), dir.path().join(run)));
     let finding = |about: &&str| {
+        let (about, continued) =
+            about.strip_suffix('+').map_or((*about, ""), |a| (a, r#","continued":true"#));
         format!(
-            r#"{{"severity":"warning","about":"{about}","what":"{about} was busy","next_step":"wait"}}"#
+            r#"{{"severity":"warning","about":"{about}","what":"{about} was busy","next_step":"wait"{continued}}}"#
         )
     };
     let found: Vec<String> = findings.iter().map(finding).collect();
@@ -147,12 +149,12 @@ fn what_disturbed_the_machine_before_the_runs_of_an_answer_is_told() {
         ["before a run that gave these figures: load was busy"]
     );
     // A run that was resumed was checked twice, but is one run.
-    let twice = checked(&["load", "cpu", "load", "cpu"]).warnings;
+    let twice = checked(&["load", "cpu+", "load+", "cpu+"]).warnings;
     assert_eq!(
         twice,
         [
             "before a run that gave these figures: load was busy",
-            "before a run that gave these figures: cpu was busy"
+            "before a run that gave these figures was continued: cpu was busy"
         ]
     );
 }

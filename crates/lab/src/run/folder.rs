@@ -302,12 +302,14 @@ impl Folder {
         })
     }
 
-    /// Appends findings about the machine's state to those stored earlier, when the run was started or continued.
+    /// Appends findings about the machine's state to those stored earlier, when the run was started or continued. A
+    /// finding that is already stored is not repeated.
     pub(super) fn add_findings(&self, findings: &[Finding]) -> Result<(), RunError> {
         let mut all: Vec<Finding> =
             records_io::read_beside(&self.dir, records_io::PREFLIGHT)?.unwrap_or_default();
         for finding in findings {
-            if !all.contains(finding) {
+            let known = |f: &Finding| f.about == finding.about && f.what == finding.what;
+            if !all.iter().any(known) {
                 all.push(finding.clone());
             }
         }

@@ -211,6 +211,7 @@ pub fn measure(
         let environment = RunEnvironment { here: Environment::take()?, hosts };
         run.folder.write_beside(records_io::ENVIRONMENT, &environment)?;
         findings = preflight::check(&environment.here, &Activity::sample(WATCH), &need(&cases));
+        findings.iter_mut().for_each(|f| f.continued = options.resume.is_some());
         run.findings = Some(findings.clone());
         limits_beside(&run.folder, &topology, &cases, &mut tell)?;
     }

@@ -198,6 +198,36 @@ fn figures_stand_beside_the_limit_that_binds_them() {
     assert_eq!(run.notices, [""; 0]);
 }
 
+/// Writes these records and a fingerprint of a virtual machine or a physical one, and reads them as a run.
+fn run_on(hypervisor: Option<&str>, records: &[Record], findings: &str) -> Run {
+    let dir = tempfile::tempdir().expect("a directory");
+    synthetic::write(dir.path(), records);
+    let mut environment = crossway_lab::env::Environment::take().expect("a fingerprint");
+    environment.virtualisation.hypervisor = hypervisor.map(str::to_owned);
+    let environment = serde_json::to_vec(&environment).expect("JSON");
+    std::fs::write(dir.path().join("env.json"), environment).expect("room");
+    std::fs::write(dir.path().join("preflight.json"), findings).expect("room");
+    Run::read(dir.path()).expect("it was written above")
+}
+
+#[test]
+fn what_was_found_before_a_continuation_is_told_apart() {
+    let found = |what: &str, more: &str| {
+        format!(
+            r#"{{"severity":"warning","about":"load","what":"{what}","next_step":"wait"{more}}}"#
+        )
+    };
+    let findings = format!("[{},{}]", found("first", ""), found("second", r#","continued":true"#));
+    let notices = run_on(None, &round_trips("pipe", Wait::Block, &FAST), &findings).notices;
+    assert_eq!(
+        notices,
+        [
+            "Before the run: first (next step: wait).",
+            "Before the run was continued: second (next step: wait)."
+        ]
+    );
+}
+
 #[test]
 fn a_figure_beyond_its_limit_is_marked_where_it_stands() {
     let with_limit = |p50s: &[u64; 5]| {

@@ -48,9 +48,18 @@ fn before(sources: &Sources<'_>, runs: &[&String]) -> Vec<String> {
             }
         }
     }
-    let note = |(finding, times): (Finding, usize)| match times {
-        1 => format!("before a run that gave these figures: {}", finding.what),
-        n => format!("before {n} runs that gave these figures, for example: {}", finding.what),
+    let note = |(finding, times): (Finding, usize)| {
+        let what = finding.what;
+        match (times, finding.continued) {
+            (1, false) => format!("before a run that gave these figures: {what}"),
+            (1, true) => format!("before a run that gave these figures was continued: {what}"),
+            (n, false) => format!("before {n} runs that gave these figures, for example: {what}"),
+            (n, true) => {
+                format!(
+                    "before {n} runs that gave these figures were started or continued, for example: {what}"
+                )
+            }
+        }
     };
     found.into_iter().map(note).collect()
 }
