@@ -80,9 +80,14 @@ impl Quantity {
         join(&three_digits(value / divisor), unit)
     }
 
-    /// Formats an interval in the unit of its middle value: `12.9–13.5 µs`.
+    /// Formats an interval in the unit of its middle value: `12.9–13.5 µs`. If an end would be illegible in that unit,
+    /// each end has its own: `581 ns–27.7 µs`.
     pub fn show_interval(self, middle: f64, low: f64, high: f64) -> String {
         let (divisor, unit) = self.scale(middle);
+        let legible = |end: f64| end == 0.0 || (0.01..9_999.5).contains(&(end / divisor).abs());
+        if !(legible(low) && legible(high)) && self.scale(low) != self.scale(high) {
+            return format!("{}–{}", self.show(low), self.show(high));
+        }
         let (low, high) = (three_digits(low / divisor), three_digits(high / divisor));
         if low == high { join(&low, unit) } else { join(&format!("{low}–{high}"), unit) }
     }
@@ -161,6 +166,17 @@ mod tests {
     fn an_interval_takes_the_unit_of_its_middle() {
         assert_eq!(Quantity::Duration.show_interval(1000.0, 990.0, 1200.0), "0.990–1.20 µs");
         assert_eq!(Quantity::Duration.show_interval(5.0, 5.0, 5.0), "5.00 ns");
+        assert_eq!(Quantity::Duration.show_interval(140.0, 0.0, 9_000.0), "0–9000 ns");
+    }
+
+    #[test]
+    fn the_ends_of_a_wide_interval_have_units_of_their_own() {
+        let time = |middle, low, high| Quantity::Duration.show_interval(middle, low, high);
+        assert_eq!(time(140.0, 140.0, 12e6), "140 ns–12.0 ms");
+        assert_eq!(time(600.0, 581.0, 27_700.0), "581 ns–27.7 µs");
+        assert_eq!(time(12e6, 140.0, 13e6), "140 ns–13.0 ms");
+        // A quantity with a single unit keeps it once.
+        assert_eq!(Quantity::Share.show_interval(0.5, 0.0, 250.0), "0–25000 %");
     }
 
     #[test]
