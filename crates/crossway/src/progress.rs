@@ -8,8 +8,9 @@ use crossway_lab::estimate::human;
 use crossway_lab::preflight::Severity;
 use crossway_lab::record::{Record, Span, Status};
 use crossway_lab::run::RunEvent;
+use crossway_report::terminal::wrap_indented;
 use crossway_report::units::{Quantity, count};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::ui::Ui;
 
@@ -27,6 +28,8 @@ pub(crate) struct Progress {
     colour: bool,
     verbose: bool,
     terminal: bool,
+    /// Width of standard error in columns.
+    width: u16,
 }
 
 /// Progress as lines, for a log file or a pipe.
@@ -50,8 +53,12 @@ impl Lines {
             return None;
         }
         self.last = Instant::now();
-        let left_ms = self.begun.elapsed().as_millis() as u64 * (all - over) / over.max(1);
-        Some(format!("{over} of {all} {}, about {} left", self.unit, human(left_ms)))
+        let mut line = format!("{over} of {all} {}", self.unit);
+        // Before the first unit is finished, there is nothing to estimate from.
+        if let Some(each) = (self.begun.elapsed().as_millis() as u64).checked_div(over) {
+            line.push_str(&format!(", about {} left", human(each * (all - over))));
+        }
+        Some(line)
     }
 }
 
@@ -104,6 +111,16 @@ impl Progress {
             colour: ui.colour_stderr,
             verbose: ui.verbose > 0,
             terminal: std::io::stderr().is_terminal(),
+            width: ui.width_stderr,
+        }
+    }
+
+    /// Prints a line, wrapped at spaces to the width, above the bar if there is one.
+    fn tell(&self, text: &str) {
+        let text = wrap_indented(text, self.width, 0, 2);
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
         }
     }
 
@@ -123,7 +140,11 @@ impl Progress {
             }
             RunEvent::Testbed { testbed } => {
                 self.finish();
-                eprintln!("setting up testbed {} ({})", testbed.name, testbed.kind.name());
+                self.tell(&format!(
+                    "setting up testbed {} ({})",
+                    testbed.name,
+                    testbed.kind.name()
+                ));
             }
             RunEvent::Hosts { testbed, hosts, one_clock } => {
                 for host in *hosts {
@@ -133,34 +154,37 @@ impl Progress {
                     );
                 }
                 if !one_clock {
-                    eprintln!(
-                        "  the hosts of {} have different clocks: one-way latencies cannot be measured, and rates are \
+                    self.tell(&format!(
+                        "the hosts of {} have different clocks: one-way latencies cannot be measured, and rates are \
                          computed from the receiver's clock",
                         testbed.name
-                    );
+                    ));
                 }
             }
             RunEvent::NoTestbed { testbed, why } => {
-                eprintln!("skipping testbed {}: {why}", testbed.name);
+                self.tell(&format!("skipping testbed {}: {why}", testbed.name));
             }
             RunEvent::Begin { folder, trials, expected_ms, findings } => {
                 self.finish();
                 for finding in findings.iter().filter(|f| f.severity > Severity::Note) {
-                    eprintln!("{}: {}; {}", finding.about, finding.what, finding.next_step);
+                    self.tell(&format!(
+                        "{}: {}; {}",
+                        finding.about, finding.what, finding.next_step
+                    ));
                 }
                 let count = if *trials == 1 { "1 trial" } else { &format!("{trials} trials") };
-                eprintln!(
+                self.tell(&format!(
                     "{count}, about {}; records go to {}",
                     human(*expected_ms),
                     folder.dir().display()
-                );
+                ));
                 self.begin(*trials as u64);
             }
             RunEvent::Repeat { trials } => {
                 self.finish();
                 let disturbed = count(*trials, "trial was", "trials were");
                 let them = if *trials == 1 { "it" } else { "them" };
-                eprintln!("{disturbed} disturbed by the machine; repeating {them}");
+                self.tell(&format!("{disturbed} disturbed by the machine; repeating {them}"));
                 self.begin(*trials as u64);
             }
             RunEvent::Trial { case, .. } => {
@@ -190,11 +214,7 @@ impl Progress {
     fn written(&mut self, record: &Record) {
         let skipped_before = record.status == Status::Skipped && record.inputs.order == 0;
         if record.status == Status::Failed || self.verbose && !skipped_before {
-            let line = outcome(record);
-            match &self.bar {
-                Some(bar) => bar.suspend(|| eprintln!("{line}")),
-                None => eprintln!("{line}"),
-            }
+            self.tell(&outcome(record));
         }
         if skipped_before {
             return;
@@ -245,20 +265,35 @@ fn outcome(record: &Record) -> String {
 
 fn bar(trials: u64, colour: bool) -> ProgressBar {
     let template = if colour {
-        "{bar:30.cyan/blue} {pos}/{len}  {eta} left  {wide_msg:.dim}"
+        "{bar:30.cyan/blue} {pos}/{len}{left}  {wide_msg:.dim}"
     } else {
-        "{bar:30} {pos}/{len}  {eta} left  {wide_msg}"
+        "{bar:30} {pos}/{len}{left}  {wide_msg}"
     };
-    let style =
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style = ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .with_key("left", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let _ = out.write_str(&left(state.pos(), state.eta()));
+        });
     let bar = ProgressBar::with_draw_target(Some(trials), ProgressDrawTarget::stderr());
     bar.set_style(style);
     bar
 }
 
+/// Returns the bar's estimate of the time left; empty before the first trial is finished, because there is nothing to
+/// estimate from.
+fn left(over: u64, eta: Duration) -> String {
+    if over == 0 { String::new() } else { format!("  {:#} left", HumanDuration(eta)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_estimated_before_the_first_trial_is_finished() {
+        assert_eq!(left(0, Duration::ZERO), "");
+        assert_eq!(left(1, Duration::from_secs(30)), "  30s left");
+    }
 
     #[test]
     fn a_line_says_how_far_the_work_is_only_when_one_is_due() {
@@ -270,6 +305,6 @@ mod tests {
         // The result follows the last one, so no line is due.
         assert_eq!(lines.after(4, 4, Duration::ZERO), None);
         let faults = Lines::new("faults").after(0, 900, Duration::ZERO).unwrap();
-        assert!(faults.starts_with("0 of 900 faults, about"), "{faults}");
+        assert_eq!(faults, "0 of 900 faults");
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::Context;
+use console::Term;
 use crossway_report::terminal::wrap_indented;
 use serde::Serialize;
 
@@ -34,11 +35,14 @@ pub(crate) struct Ui {
     pub(crate) colour_stderr: bool,
     /// Width of standard output in columns.
     pub(crate) width: u16,
+    /// Width of standard error in columns. If it is neither a terminal nor has a requested width, lines are not wrapped,
+    /// so that each line of a log file is complete.
+    pub(crate) width_stderr: u16,
     /// Level of detail: the number of `-v` options.
     pub(crate) verbose: u8,
 }
 
-/// Width in columns if the output is not a terminal or the terminal does not report its width.
+/// Width of standard output in columns if it is not a terminal or the terminal does not report its width.
 const WIDTH_USUAL: u16 = 80;
 /// Minimum width in columns; tables are illegible below it.
 const WIDTH_LEAST: u16 = 40;
@@ -54,7 +58,8 @@ impl Ui {
         Ui {
             colour: auto(std::io::stdout().is_terminal()),
             colour_stderr: auto(std::io::stderr().is_terminal()),
-            width: width(),
+            width: width(&Term::stdout(), WIDTH_USUAL),
+            width_stderr: width(&Term::stderr(), u16::MAX),
             verbose,
         }
     }
@@ -62,7 +67,13 @@ impl Ui {
     /// Returns a value for tests: without colours, 80 columns wide.
     #[cfg(test)]
     pub(crate) fn plain() -> Self {
-        Ui { colour: false, colour_stderr: false, width: WIDTH_USUAL, verbose: 0 }
+        Ui {
+            colour: false,
+            colour_stderr: false,
+            width: WIDTH_USUAL,
+            width_stderr: WIDTH_USUAL,
+            verbose: 0,
+        }
     }
 
     /// Prints a value as one JSON document with a newline at its end.
@@ -95,11 +106,11 @@ impl Ui {
     }
 }
 
-/// Returns the width in columns: COLUMNS if it is set, else the width that the terminal reports.
-fn width() -> u16 {
+/// Returns the width in columns: COLUMNS if it is set, else the width that the terminal reports, else `unknown`.
+fn width(of: &Term, unknown: u16) -> u16 {
     let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let own = || console::Term::stdout().size_checked().map(|(_, columns)| columns);
-    asked.or_else(own).unwrap_or(WIDTH_USUAL).max(WIDTH_LEAST)
+    let own = || of.size_checked().map(|(_, columns)| columns);
+    asked.or_else(own).unwrap_or(unknown).max(WIDTH_LEAST)
 }
 
 /// Returns the exit code for success if `good` is true, otherwise that for a negative answer.

@@ -209,9 +209,9 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
         if outcome.ok + outcome.degraded > 0 {
             Report::page_of(&summary.dir).run(ui)?;
         } else if outcome.skipped > 0 {
-            print_why_skipped(&summary.dir)?;
+            print_why_skipped(&summary.dir, ui)?;
         }
-        println!(
+        let counts = format!(
             "{} ok, {} degraded, {} failed, {} skipped; records: {}",
             outcome.ok,
             outcome.degraded,
@@ -219,6 +219,7 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
             outcome.skipped,
             summary.dir.display()
         );
+        ui.print_wrapped(0, &counts);
         let GoalCounts { met, missed, undecided } = outcome.goals;
         if met + missed + undecided > 0 {
             println!("goals: {met} met, {missed} missed, {undecided} undecided");
@@ -277,7 +278,7 @@ fn outcome(plan: &Plan, summary: &Summary) -> anyhow::Result<Outcome> {
 }
 
 /// Prints why cases were skipped, and the remedies. Used if there is no report that shows them.
-fn print_why_skipped(dir: &Path) -> anyhow::Result<()> {
+fn print_why_skipped(dir: &Path, ui: &Ui) -> anyhow::Result<()> {
     let mut cases = BTreeMap::<(String, String), usize>::new();
     for record in read_records(dir)?.records {
         if record.status == Status::Skipped {
@@ -289,7 +290,8 @@ fn print_why_skipped(dir: &Path) -> anyhow::Result<()> {
     cases.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     println!("Nothing was measured:");
     for ((why, remedy), count) in cases {
-        println!("  {why} (skipped: {count})\n    -> {remedy}");
+        ui.print_wrapped(2, &format!("{why} (skipped: {count})"));
+        ui.print_wrapped(4, &format!("-> {remedy}"));
     }
     Ok(())
 }

@@ -85,6 +85,25 @@ fn long_work_says_how_long_it_takes_and_in_detail_what_came_of_each_trial() {
 }
 
 #[test]
+fn what_is_printed_around_a_run_fits_the_terminal() {
+    let place = Place::new(TINY);
+    let mut command = place.command(&["measure", "plan.toml", "-f", "pipe/ping-pong/64/"]);
+    let output = command.env("COLUMNS", "60").output().unwrap();
+    assert_success(&output);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    // A development build is always reported.
+    assert!(
+        said.contains("build: this is a development build") || !cfg!(debug_assertions),
+        "{said}"
+    );
+    let (_, counts) = printed.split_once("\n2 ok").expect("the counts");
+    for line in said.lines().chain(counts.lines()) {
+        assert!(line.chars().count() <= 60, "{line:?} in {said}{printed}");
+    }
+}
+
+#[test]
 fn the_first_example_of_the_plans_manual_is_short_enough_to_try() {
     let manual =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/PLANS.md")).unwrap();
