@@ -285,6 +285,13 @@ fn raise_limit(resource: Resource) -> u64 {
     getrlimit(resource).current.unwrap_or(u64::MAX)
 }
 
+/// The limit of the bytes in POSIX message queues of this user (RLIMIT_MSGQUEUE), and the maximum to which it can be
+/// raised without privilege; `u64::MAX` means unlimited.
+pub fn message_queue_limits() -> (u64, u64) {
+    let limit = getrlimit(Resource::Msgqueue);
+    (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX))
+}
+
 /// The maximum number of descriptors this process may have (RLIMIT_NOFILE). The same number limits how many descriptors
 /// a user may have in flight over sockets, except for privileged users (unix(7), ETOOMANYREFS).
 pub fn descriptor_limit() -> usize {

@@ -16,6 +16,7 @@ use crossway_sys::lease::{self, Resource};
 use crossway_sys::mqueue::{Limits, MessageQueue, largest_message_bytes};
 use crossway_sys::patience::Patience;
 use crossway_sys::peer_watch::{self, PeerEvent, PeerWatch};
+use crossway_sys::proc::message_queue_limits;
 use crossway_sys::{Errno, OsError};
 
 use crate::building_blocks::complete::Complete;
@@ -272,8 +273,8 @@ fn too_large(message_bytes: usize, limits: Option<Limits>, error: &OsError) -> S
     if error.errno() == libc_errno::EMFILE {
         return format!(
             "two queues for messages of {message_bytes} bytes exceed RLIMIT_MSGQUEUE or the limit of open files \
-             ({error}); raise the limit (ulimit -q {}, or ulimit -n), or request smaller messages",
-            4 * (message_bytes + 1024)
+             ({error}); raise the limit ({}, or ulimit -n), or request smaller messages",
+            raising_queue_limit(message_bytes, message_queue_limits())
         );
     }
     let granted = limits.map_or("unknown".to_owned(), |l| l.message_bytes.to_string());
@@ -282,6 +283,32 @@ fn too_large(message_bytes: usize, limits: Option<Limits>, error: &OsError) -> S
         "messages of {message_bytes} bytes exceed fs.mqueue.msgsize_max = {granted}; {remedy}, or request smaller \
          messages"
     )
+}
+
+/// The bytes that two queues of one message each need of RLIMIT_MSGQUEUE; the kernel adds two small structures per
+/// message to its size.
+fn least_queue_limit(message_bytes: usize) -> u64 {
+    2 * (message_bytes as u64 + 128)
+}
+
+/// Returns the command that raises RLIMIT_MSGQUEUE, given its value and maximum, so that two queues fit beside as much
+/// of this user's other queues.
+fn raising_queue_limit(message_bytes: usize, (_, maximum): (u64, u64)) -> String {
+    let wanted = 2 * least_queue_limit(message_bytes);
+    if wanted <= maximum {
+        format!("ulimit -q {wanted}")
+    } else {
+        format!("as root: prlimit --pid PID --msgqueue={wanted}, with the PID of your shell")
+    }
+}
+
+/// Returns the commands that make messages of `len` bytes possible, given the value and the maximum of RLIMIT_MSGQUEUE.
+fn raising_message_size(len: usize, queue_limits: (u64, u64)) -> String {
+    let mut text = format!("run as root: sysctl -w fs.mqueue.msgsize_max={len} (at most 16777216)");
+    if queue_limits.0 < least_queue_limit(len) {
+        text.push_str(&format!("; then {}", raising_queue_limit(len, queue_limits)));
+    }
+    text
 }
 
 impl Mechanism for PosixMq {
@@ -297,9 +324,7 @@ impl Mechanism for PosixMq {
     }
 
     fn remedy_for_size(len: usize) -> Option<String> {
-        Some(format!(
-            "run as root: sysctl -w fs.mqueue.msgsize_max={len} (at most 16777216); then ulimit -q unlimited"
-        ))
+        Some(raising_message_size(len, message_queue_limits()))
     }
 
     fn probe() -> Probe {
@@ -314,7 +339,10 @@ impl Mechanism for PosixMq {
             Err(OpenError::Os(error)) if error.errno() == Errno::NOSYS.raw_os_error() => {
                 "use a kernel with CONFIG_POSIX_MQUEUE"
             }
-            _ => "raise the limits: ulimit -q unlimited; sysctl -w fs.mqueue.queues_max=1024",
+            _ => {
+                "raise the limits as root: sysctl -w fs.mqueue.queues_max=1024; \
+                 prlimit --pid PID --msgqueue=unlimited, with the PID of your shell"
+            }
         };
         Probe::of_kernel(tried, remedy)
     }
@@ -356,6 +384,24 @@ mod tests {
         let spec = Spec { max_message: (16 << 20) + 1, ..Spec::default() };
         let error = two_queues(&spec).unwrap_err().to_string();
         assert!(error.contains("sysctl -w fs.mqueue.msgsize_max=16777217"), "{error}");
+    }
+
+    #[test]
+    fn the_limit_of_queues_is_only_raised_if_it_is_too_low() {
+        let usual = (819_200, 819_200);
+        assert_eq!(
+            raising_message_size(65_536, usual),
+            "run as root: sysctl -w fs.mqueue.msgsize_max=65536 (at most 16777216)"
+        );
+        let large = raising_message_size(1 << 20, usual);
+        assert!(
+            large.ends_with(
+                "; then as root: prlimit --pid PID --msgqueue=4194816, with the PID of your shell"
+            ),
+            "{large}"
+        );
+        let granted = raising_message_size(1 << 20, (819_200, u64::MAX));
+        assert!(granted.ends_with("; then ulimit -q 4194816"), "{granted}");
     }
 
     #[test]
