@@ -15,7 +15,7 @@ use crossway_lab::run::RunInfo;
 use crate::histograms::Histograms;
 use crate::limits::Limits;
 use crate::machine::Machine;
-use crate::summary::Summary;
+use crate::summary::{Summary, moved};
 use crate::units::count;
 use crate::verdict::Verdict;
 
@@ -83,7 +83,12 @@ impl Run {
         let mut run = Run::of_records(path, loaded.records);
         run.notices.extend(loaded.warnings);
         match records_io::read_beside::<Environment>(path, records_io::ENVIRONMENT) {
-            Ok(Some(environment)) => run.machine = Machine::of(&environment),
+            Ok(Some(environment)) => {
+                run.machine = Machine::of(&environment);
+                if environment.virtualisation.hypervisor.is_some() {
+                    run.notices.extend(moved::unchecked(&run.records));
+                }
+            }
             Ok(None) => run.notices.push(
                 "There is no env.json beside the records, so the machine on which they were measured is unknown."
                     .to_owned(),

@@ -2,7 +2,7 @@
 
 mod beside;
 mod case;
-mod moved;
+pub(crate) mod moved;
 mod reasons;
 mod setting;
 mod workload;

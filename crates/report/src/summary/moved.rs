@@ -1,7 +1,7 @@
 //! Finds cases whose cores changed during the run or differ from those of their competitors, as judged by the
 //! cache-line round trip. `crossway rank` applies the same rule.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crossway_lab::inputs::Workload;
 use crossway_lab::limits::cores_moved;
@@ -10,6 +10,7 @@ use crossway_lab::record::{Record, Status};
 use crossway_lab::stats;
 
 use super::{Key, Setting};
+use crate::units::count;
 
 /// What competing cases have in common: setting, workload, message size and wait class.
 type Competition<'a> = (&'a Setting, Workload, u64, WaitClass);
@@ -44,6 +45,26 @@ impl<'a> UsualCores<'a> {
                 readings.is_some_and(|(before, after)| cores_moved(before, after))
             })
     }
+}
+
+/// Returns a note on the cases in whose trials a move of the virtual CPUs would go unnoticed; `None` if there are none.
+/// If both ends share a CPU, a move does not change the distance between them.
+pub(crate) fn unchecked(records: &[Record]) -> Option<String> {
+    let mut cases: BTreeMap<(&str, &str), bool> = BTreeMap::new();
+    for record in records.iter().filter(|r| matches!(r.status, Status::Ok | Status::Degraded)) {
+        let c = &record.calibration;
+        let read = c.cache_line_before_ns.is_some() && c.cache_line_after_ns.is_some();
+        let one_cpu = matches!(&record.inputs.cpus[..], [first, others @ ..] if others.iter().all(|cpu| cpu == first));
+        *cases.entry((&record.group, &record.case)).or_default() |= !read && !one_cpu;
+    }
+    let (all, open) = (cases.len(), cases.values().filter(|open| **open).count());
+    (open > 0).then(|| {
+        format!(
+            "It is unknown for {open} of {} whether the virtual CPUs moved to other cores during a trial: this is only \
+             checked if two ends are pinned to different CPUs of this machine, without background load.",
+            count(all, "case", "cases")
+        )
+    })
 }
 
 /// Returns the trials that are not degraded. Degraded ones are not ranked, so their cores are irrelevant.

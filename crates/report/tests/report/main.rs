@@ -211,6 +211,31 @@ fn run_on(hypervisor: Option<&str>, records: &[Record], findings: &str) -> Run {
 }
 
 #[test]
+fn cases_in_which_moved_cores_go_unnoticed_are_counted() {
+    let unread = |mechanism: &str, cpus: &[u32]| {
+        let mut records = round_trips(mechanism, Wait::Block, &FAST);
+        for record in &mut records {
+            record.inputs.cpus = cpus.to_vec();
+            record.calibration.cache_line_before_ns = None;
+            record.calibration.cache_line_after_ns = None;
+        }
+        records
+    };
+    let checked = round_trips("pipe", Wait::Block, &FAST);
+    // Two ends on one CPU have no distance that could change.
+    let one_cpu = unread("tcp", &[1, 1]);
+    let known = [checked, one_cpu].concat();
+    let all = [known.clone(), unread("fifo", &[0, 1])].concat();
+    assert_eq!(run_on(Some("KVM"), &known, "[]").notices, [""; 0]);
+    assert_eq!(run_on(None, &all, "[]").notices, [""; 0]);
+    let notices = run_on(Some("KVM"), &all, "[]").notices;
+    assert!(
+        notices.len() == 1 && notices[0].starts_with("It is unknown for 1 of 3 cases whether"),
+        "{notices:?}"
+    );
+}
+
+#[test]
 fn what_was_found_before_a_continuation_is_told_apart() {
     let found = |what: &str, more: &str| {
         format!(
