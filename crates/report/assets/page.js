@@ -90,10 +90,12 @@
     plotlyServerURL: "", showTips: false, showLink: false, scrollZoom: false, doubleClick: "reset",
   };
   const coarse = matchMedia("(pointer: coarse)").matches;
+  // A figure whose ends are equal has no interval.
+  const hasInterval = (s, k) => Boolean(s.lo && s.lo.length > k && s.lo[k] !== s.hi[k]);
   const interval = (s, k, unit) => {
-    if (!s.lo || s.lo.length <= k) return "";
-    const n = s.n && s.n[k] ? ", n = " + s.n[k] : "";
-    return " [" + show(s.lo[k], unit) + " to " + show(s.hi[k], unit) + n + "]";
+    const parts = hasInterval(s, k) ? [show(s.lo[k], unit) + " to " + show(s.hi[k], unit)] : [];
+    if (s.n && s.n[k]) parts.push("n = " + s.n[k]);
+    return parts.length ? " [" + parts.join(", ") + "]" : "";
   };
   const isDegraded = (s, k) => Boolean(s.degraded && s.degraded.includes(k));
   const errors = (v, lo, hi, tone) => (lo && lo.length ? {
@@ -414,7 +416,7 @@
     const rows = [];
     for (const s of view.series) s.y.forEach((y, k) => {
       const first = s.c !== undefined ? [who[s.c].label, showX(chart.x, s.x[k])] : [who[s.who[k]].label, s.name];
-      const range = s.lo && s.lo.length > k ? show(s.lo[k], axis.unit) + " to " + show(s.hi[k], axis.unit) : "–";
+      const range = hasInterval(s, k) ? show(s.lo[k], axis.unit) + " to " + show(s.hi[k], axis.unit) : "–";
       rows.push([...first, show(y, axis.unit), range, s.n && s.n[k] ? String(s.n[k]) : "–", isDegraded(s, k) ? "degraded" : ""]);
     });
     const heads = [view.series[0] && view.series[0].c !== undefined ? chart.x.title : "Kind", axis.title, "95 % interval", "Trials", ""];

@@ -2,7 +2,7 @@
 
 mod beside;
 mod by_workload;
-mod paced;
+pub(crate) mod paced;
 
 use std::collections::BTreeMap;
 
@@ -39,8 +39,13 @@ pub(crate) fn have_best(blocks: &[Block]) -> bool {
 
 /// Returns whether a table in these blocks has the column "Noise".
 pub(crate) fn have_noise(blocks: &[Block]) -> bool {
+    have_column(blocks, "Noise")
+}
+
+/// Returns whether a table in these blocks has the column with this head.
+pub(crate) fn have_column(blocks: &[Block], head: &str) -> bool {
     let sheets = blocks.iter().flat_map(|block| &block.sheets);
-    sheets.flat_map(|sheet| &sheet.heads).any(|head| head == "Noise")
+    sheets.flat_map(|sheet| &sheet.heads).any(|own| own == head)
 }
 
 /// The columns of the tables of round trips and streams, with the metric of each.

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::answers::Answers;
 use crate::blocks;
+use crate::blocks::paced::{LATE, LATE_EXPLAINED};
 use crate::charts::{self, Chart};
 use crate::contender::{DASHES, MARKERS, Style};
 use crate::ranking::{Metric, Ranking};
@@ -192,6 +193,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
             answers => Value::from(Serde(Answers::of(&run.summary))),
             has_best => blocks::have_best(&blocks),
             has_noise => blocks::have_noise(&blocks),
+            late => blocks::have_column(&blocks, LATE).then_some(LATE_EXPLAINED),
             blocks => Value::from(Serde(blocks)),
             settings_left_out,
             leading,

@@ -8,7 +8,8 @@ use comfy_table::{
 
 mod left_out;
 
-use crate::blocks::{DEGRADED, blocks, have_best};
+use crate::blocks::paced::{LATE, LATE_EXPLAINED};
+use crate::blocks::{DEGRADED, blocks, have_best, have_column};
 use crate::run::Run;
 use crate::sections::goals;
 use crate::sheet::{self, Row, Sheet};
@@ -40,7 +41,7 @@ const HEADS: [(&str, &str); 22] = [
     ("CPU / message", "CPU/msg"),
     ("max", "max"),
     ("Noise", "noise"),
-    ("Late bursts", "late"),
+    (LATE, "late"),
     ("p99.9", "p99.9"),
     ("Fairness", "fairness"),
     ("Longest wait", "longest wait"),
@@ -100,6 +101,9 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
             let _ = writeln!(out, "{}", wrap(&format!("noise: {NOISE}")));
         }
     }
+    if have_column(&blocks, LATE) {
+        let _ = writeln!(out, "\n{}", wrap(&format!("late: {LATE_EXPLAINED}")));
+    }
     for block in &blocks {
         let _ = writeln!(out, "\n{}", bold(wrap(&block.title)));
         for (at, sheet) in block.sheets.iter().enumerate() {
@@ -145,10 +149,9 @@ pub fn markdown(run: &Run) -> String {
     for notice in &run.notices {
         let _ = writeln!(out, "\nNote: {}", escape(notice));
     }
-    for (block, sheet) in blocks(&run.summary, BLOCKS_MAX)
-        .0
-        .iter()
-        .flat_map(|block| block.sheets.iter().map(move |sheet| (block, sheet)))
+    let (blocks, _) = blocks(&run.summary, BLOCKS_MAX);
+    for (block, sheet) in
+        blocks.iter().flat_map(|block| block.sheets.iter().map(move |sheet| (block, sheet)))
     {
         let columns = columns(sheet);
         let _ = writeln!(out, "\n### {}: {}\n", escape(&block.title), escape(&sheet.title));
@@ -174,10 +177,14 @@ pub fn markdown(run: &Run) -> String {
             let _ = writeln!(out, "\n{}", escape(note));
         }
     }
+    let late = match have_column(&blocks, LATE) {
+        true => format!("; “late” is {LATE_EXPLAINED}"),
+        false => String::new(),
+    };
     let _ = writeln!(
         out,
         "\nMedians over trials. Bold: best in its class (blocking, hybrid, spinning), or statistically tied with it. \
-         “Noise” is {NOISE}; with fewer than five trials there is no interval. Reproduce with `{}`.",
+         “Noise” is {NOISE}{late}; with fewer than five trials there is no interval. Reproduce with `{}`.",
         run.command(&[]).replace('`', "")
     );
     let goals = goals::calls(run);

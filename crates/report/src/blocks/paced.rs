@@ -7,11 +7,16 @@ use crate::sheet::{Cell, Sheet};
 use crate::summary::{Case, LatencySummary, Summary};
 use crate::units::{Quantity, three_digits};
 
+/// Head of the column with the share of late bursts.
+pub(crate) const LATE: &str = "Late bursts";
+/// Explains that column.
+pub(crate) const LATE_EXPLAINED: &str = "the share of the bursts of all trials together that began more than a tenth of \
+                                         the period, or a millisecond if that is less, after their intended time";
+
 /// Returns the tables of paced streams (open loop): one per pace and size.
 pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
-    let heads = |cpu| {
-        ["Offered", "Achieved", "Sender late", "p50", "p99", "p99.9", "max", "Late bursts", cpu]
-    };
+    let heads =
+        |cpu| ["Offered", "Achieved", "Sender late", "p50", "p99", "p99.9", "max", LATE, cpu];
     let row = |case: &Case| {
         let latency = case.workload.facts().measure.span().and_then(|span| case.latency(span));
         let pacing = case.pacing.as_ref();
@@ -36,7 +41,7 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
             percentile(|l| l.p99, |all| all.p99),
             percentile(|l| l.p999, |all| all.p999),
             latency.map_or(Cell::text("–"), |l| duration(l.max)),
-            text_figure(Quantity::Share, pacing.map(|p| p.late_share.value)),
+            text_figure(Quantity::Share, pacing.map(|p| p.late_share)),
             Cell::figure(Quantity::Duration, case.cpu_ns_per_msg),
         ]
     };

@@ -48,7 +48,13 @@ pub(super) fn by_rate(summary: &Summary) -> Option<Chart> {
             busiest,
         ),
         ("late bursts", Axis::new("Bursts begun late", Scale::Linear, "%"), 100.0, |c| {
-            c.pacing.as_ref().map(|p| p.late_share)
+            // The share of all bursts together has no interval.
+            c.pacing.as_ref().map(|p| Estimate {
+                value: p.late_share,
+                low: p.late_share,
+                high: p.late_share,
+                n: p.reached_share.n,
+            })
         }),
     ];
     let paced = |c: &Case| rate(c.workload, c.size_bytes).is_some();

@@ -103,8 +103,8 @@ pub struct PacingSummary {
     pub lateness_p50_ns: Option<Estimate>,
     /// Largest delay of a burst in any trial, nanoseconds.
     pub lateness_max_ns: Option<u64>,
-    /// Share of bursts that began late.
-    pub late_share: Estimate,
+    /// Share of the bursts of all trials together that began late.
+    pub late_share: f64,
     /// Rate achieved over rate requested.
     pub reached_share: Estimate,
 }
@@ -266,9 +266,7 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
             intended_msgs_per_s: p.intended_msgs_per_s(r.inputs.arriving_bytes()),
             lateness_p50_ns: over(&|r| r.pacing?.lateness_ns.map(|l| l.p50 as f64)),
             lateness_max_ns: used.iter().filter_map(|r| r.pacing?.lateness_ns.map(|l| l.max)).max(),
-            late_share: over(&|r| {
-                r.pacing.filter(|p| p.bursts > 0).map(|p| p.late_bursts as f64 / p.bursts as f64)
-            })?,
+            late_share: late_share(&used)?,
             reached_share: over(&|r| {
                 r.pacing.filter(|p| p.intended_bits_per_s > 0.0).map(|p| p.reached_share())
             })?,
@@ -307,6 +305,16 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
         cpus: last.map(|r| r.inputs.cpus.clone()).unwrap_or_default(),
         facts: last.map(|r| r.facts.clone()).unwrap_or_default(),
     }
+}
+
+/// Returns the share of late bursts in all bursts of the trials. The median of the trials' own shares would hide the
+/// late bursts of a minority of trials.
+fn late_share(used: &[&Record]) -> Option<f64> {
+    let (late, all) = used
+        .iter()
+        .filter_map(|r| r.pacing)
+        .fold((0, 0), |(late, all), p| (late + p.late_bursts, all + p.bursts));
+    (all > 0).then(|| late as f64 / all as f64)
 }
 
 fn role_shares(used: &[&Record]) -> Vec<RoleShare> {

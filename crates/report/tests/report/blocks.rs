@@ -54,6 +54,22 @@ fn settings_that_differ_in_a_size_are_in_the_order_of_the_sizes() {
 }
 
 #[test]
+fn late_bursts_are_a_share_of_the_bursts_of_all_trials() {
+    let workload = Workload::Paced { burst_bytes: 64, period_us: 1_000 };
+    let mut records = synthetic::run(&MADE[..1], &[Ask::idle(workload, 64)], 5, 21);
+    for (record, late) in records.iter_mut().zip([0, 0, 0, 600, 400]) {
+        let pacing = record.pacing.as_mut().expect("it is paced");
+        (pacing.bursts, pacing.late_bursts) = (1_000, late);
+    }
+    let run = Run::of_records(Path::new("run"), records);
+    let text = terminal::terminal(&run, false, 200);
+    assert!(text.contains("20.0 %"), "{text}");
+    assert!(text.contains("\nlate: the share of the bursts of all trials together"), "{text}");
+    assert!(terminal::markdown(&run).contains("“late” is the share of the bursts"), "{text}");
+    assert!(page(&run).contains("“Late bursts” is the share of the bursts of all trials together"));
+}
+
+#[test]
 fn a_paced_plan_shows_rates_percentiles_and_late_bursts() {
     let workload = Workload::Paced { burst_bytes: 64, period_us: 1_000 };
     let run = run(&[Ask::idle(workload, 64)]);
