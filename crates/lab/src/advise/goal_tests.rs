@@ -211,6 +211,24 @@ fn commands_name_the_folder_in_which_a_run_lies() {
 }
 
 #[test]
+fn lines_with_impossible_figures_are_not_evidence() {
+    let mut values: Vec<serde_json::Value> = with_maxima("pipe", 900.0, &[100; 7])
+        .iter()
+        .map(|r| serde_json::to_value(r).expect("JSON"))
+        .collect();
+    values[1]["throughput"]["msgs_per_s"] = serde_json::json!(-5.0);
+    values[2]["cost"]["cpu_ns_per_msg"] = serde_json::json!(-1.0);
+    values[3]["counts"] = serde_json::Value::Null;
+    let lines: Vec<String> = values.iter().map(ToString::to_string).collect();
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join(crate::records_io::RESULTS), lines.join("\n")).expect("written");
+    let library = Library::read(&[dir.path().to_owned()], "this machine", &question(UNPINNED));
+    assert_eq!(library.foreign.len(), 4);
+    let warning = library.warnings.first().expect("a warning");
+    assert!(warning.ends_with("skipped 3 lines that are not records"), "{warning}");
+}
+
+#[test]
 fn copies_of_a_run_and_folders_named_twice_count_once() {
     let lines: Vec<String> = with_maxima("pipe", 900.0, &[100; 7])
         .iter()

@@ -237,6 +237,7 @@ fn read_part(file: &Path, part: &Part, wanted: &Wanted) -> std::io::Result<Found
         found.parsed += 1;
         match serde_json::from_slice::<Trial>(line) {
             Err(_) => found.bad += 1,
+            Ok(trial) if trial.lacks_counts() => found.bad += 1,
             Ok(trial) if matches!(trial.status, Status::Ok | Status::Degraded | Status::Failed) => {
                 found.trials.push(trial);
             }

@@ -11,7 +11,7 @@ use crate::cases::wait_name;
 use crate::compare::durations::Planned;
 use crate::inputs::{Beside, Ends, Load, Measure, Placement, Workload};
 use crate::other_work::OtherWork;
-use crate::record::{HostMeters, Record, Span, Status, one_or_several};
+use crate::record::{HostMeters, Record, Span, Status, figure, one_or_several};
 use crate::records_io::Identity;
 use crate::testbed::Testbed;
 
@@ -96,17 +96,21 @@ pub struct TrialLatency {
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 struct Rate {
+    #[serde(deserialize_with = "figure::one")]
     msgs_per_s: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 struct Pace {
+    #[serde(deserialize_with = "figure::one")]
     intended_bits_per_s: f64,
+    #[serde(deserialize_with = "figure::one")]
     reached_bits_per_s: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 struct Cpu {
+    #[serde(deserialize_with = "figure::one")]
     cpu_ns_per_msg: f64,
 }
 
@@ -285,6 +289,11 @@ impl Trial {
             host_cpu: record.host_cpu.clone(),
             of_other_question: false,
         }
+    }
+
+    /// Whether it is a trial with status `ok` that has no counts, so that its record is damaged.
+    pub(super) fn lacks_counts(&self) -> bool {
+        self.status == Status::Ok && self.counts.is_none()
     }
 
     /// What identifies the trial, as in [`crate::records_io`].
