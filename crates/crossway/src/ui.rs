@@ -42,7 +42,7 @@ pub(crate) struct Ui {
     pub(crate) verbose: u8,
 }
 
-/// Width of standard output in columns if it is not a terminal or the terminal does not report its width.
+/// Width in columns of a terminal that does not report it, and of standard output if it is not a terminal.
 const WIDTH_USUAL: u16 = 80;
 /// Minimum width in columns; tables are illegible below it.
 const WIDTH_LEAST: u16 = 40;
@@ -55,11 +55,12 @@ impl Ui {
             Colour::Never => false,
             Colour::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
         };
+        let terminal = std::io::stderr().is_terminal();
         Ui {
             colour: auto(std::io::stdout().is_terminal()),
-            colour_stderr: auto(std::io::stderr().is_terminal()),
+            colour_stderr: auto(terminal),
             width: width(&Term::stdout(), WIDTH_USUAL),
-            width_stderr: width(&Term::stderr(), u16::MAX),
+            width_stderr: width(&Term::stderr(), if terminal { WIDTH_USUAL } else { u16::MAX }),
             verbose,
         }
     }
