@@ -220,6 +220,7 @@ pub(super) fn in_words(calls: &[Call], place: &str, one: &str, many: &str) -> St
     let told: Vec<(&str, usize)> = told.into_iter().filter(|(_, n)| *n > 0).collect();
     match told.as_slice() {
         [(word, 1)] => format!("{word} {place} {all}"),
+        [(word, 2)] => format!("{word} {place} both {many}"),
         [(word, _)] => format!("{word} {place} all {all}"),
         [(word, n), others @ ..] => {
             let others = others.iter().map(|(word, n)| format!(", {word} {place} {n}"));
@@ -266,6 +267,7 @@ mod tests {
         let words = |calls: &[Call]| in_words(calls, "at", "size", "sizes");
         assert_eq!(words(&[open]), "undecided at 1 size");
         assert_eq!(words(&[Call::Holds; 3]), "yes at all 3 sizes");
+        assert_eq!(words(&[Call::Fails; 2]), "no at both sizes");
         assert_eq!(words(&[Call::Fails, Call::Lacking]), "no at 1 of 2 sizes, undecided at 1");
         assert_eq!(
             words(&[Call::Holds, Call::Fails, open, Call::Holds]),

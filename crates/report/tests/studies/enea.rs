@@ -288,7 +288,7 @@ fn faster_under_load_is_said_without_a_made_up_reason() {
     made.trips("shm-spin", (0, 1), 500.0, 200.0).trips("tcp", (0, 1), 26_000.0, 19_000.0);
     let found = finding(&made.run(), "E18 faster");
     assert_eq!(found.verdict, Confirmed, "{found:?}");
-    let words = "faster under load: yes for all 2 mechanisms; the reason is unknown";
+    let words = "faster under load: yes for both mechanisms; the reason is unknown";
     assert!(found.why.starts_with(words), "{found:?}");
     let mut page = Vec::new();
     html::write(&made.run(), &mut page).expect("the page can be made");

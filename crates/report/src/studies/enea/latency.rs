@@ -134,7 +134,7 @@ fn tcp_longest(evidence: &Evidence<'_>) -> Finding {
         return missing(claim, evidence);
     }
     let why = format!(
-        "tcp's round trips are longer: {}; the ratios for two CPUs cover all such pairs together, those for one CPU all \
+        "the round trips of tcp are longer: {}; the ratios for two CPUs cover all such pairs together, those for one CPU all \
          pairs of a CPU with itself",
         in_words(&calls, "in", "comparison", "comparisons")
     );

@@ -76,7 +76,7 @@ fn shape(evidence: &Evidence<'_>) -> Finding {
     }
     let why = format!(
         "throughput rises and levels off as claimed: {}",
-        in_words(&calls, "in", "claim", "claims")
+        in_words(&calls, "for", "claim", "claims")
     );
     claim.judged(PLACE, figures, mostly(&calls), why)
 }
