@@ -75,6 +75,21 @@ impl Handle {
         self.0.lock().over
     }
 
+    /// Waits until this end is closed or its peer has ended; returns false at the deadline. Between hosts, an end whose
+    /// two halves were dropped is closed as soon as its peer has received every message. A program that exits earlier
+    /// leaves the last ones to its kernel, which loses them if the connection breaks.
+    pub fn wait_until_over(&self, until: Deadline) -> bool {
+        loop {
+            let state = self.0.lock();
+            if state.over {
+                return true;
+            }
+            if !self.0.wait(state, until).1 {
+                return self.is_over();
+            }
+        }
+    }
+
     /// Requests a switch to a transport. It begins as soon as no other switch is in progress, and the log records its
     /// outcome. The policy may later switch to another transport, unless this one is pinned.
     pub fn ask_for(&self, transport: Transport) {

@@ -223,7 +223,7 @@ impl Reactor {
         match self.entries.get_mut(&token) {
             Some(Entry::Link { link, .. }) => {
                 let link = Arc::clone(link);
-                if !read_link(&link)
+                if !link.read_packets()
                     && let Some((fd, _)) = link.lock().wire.watched()
                 {
                     // The link stays, because its program still uses it, but no more packets will arrive.
@@ -361,35 +361,5 @@ impl Reactor {
             }
         }
         next
-    }
-}
-
-/// Reads all packets that have arrived; returns false at the end of the connection.
-fn read_link(link: &Arc<Link>) -> bool {
-    loop {
-        let packet = link.lock().receive();
-        match packet {
-            Packet::Nothing => return true,
-            // The link looks for another connection.
-            Packet::Broken => {
-                link.broken();
-                return true;
-            }
-            Packet::End if link.detach() => return true,
-            Packet::End => {
-                link.lost(None);
-                return false;
-            }
-            Packet::Message(message, fds) => {
-                if let Err(why) = link.handle(message, fds) {
-                    link.lost(Some(why));
-                    return false;
-                }
-            }
-            Packet::Nonsense(why) => {
-                link.lost(Some(why));
-                return false;
-            }
-        }
     }
 }

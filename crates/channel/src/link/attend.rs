@@ -119,7 +119,14 @@ impl Link {
         let sessions = state.sessions.clone();
         drop(state);
         let unsent = sessions.iter().fold(false, |unsent, session| session.flush() | unsent);
+        if sessions.iter().any(|session| session.is_down()) {
+            // A peer that closes the channel says goodbye on the control connection first.
+            self.read_packets();
+        }
         let mut state = self.lock();
+        if state.over || state.peer_said_bye {
+            return unsent;
+        }
         let down: Vec<_> = sessions.into_iter().filter(|session| session.is_down()).collect();
         if down.is_empty() && !state.wire.is_down() {
             let since = state.missing_since.take();

@@ -5,10 +5,40 @@ use std::time::Instant;
 
 use super::{Link, Moving, flag};
 use crate::event::{EventKind, Reason};
-use crate::message::Message;
+use crate::message::{Message, Packet};
 use crate::protocol::{Role, Signal};
 
 impl Link {
+    /// Control thread: reads all packets that have arrived; returns false at the end of the connection.
+    pub(crate) fn read_packets(&self) -> bool {
+        loop {
+            let packet = self.lock().receive();
+            match packet {
+                Packet::Nothing => return true,
+                // The link looks for another connection.
+                Packet::Broken => {
+                    self.broken();
+                    return true;
+                }
+                Packet::End if self.detach() => return true,
+                Packet::End => {
+                    self.lost(None);
+                    return false;
+                }
+                Packet::Message(message, fds) => {
+                    if let Err(why) = self.handle(message, fds) {
+                        self.lost(Some(why));
+                        return false;
+                    }
+                }
+                Packet::Nonsense(why) => {
+                    self.lost(Some(why));
+                    return false;
+                }
+            }
+        }
+    }
+
     /// Handles a packet from the peer. An error ends the channel.
     pub(crate) fn handle(&self, message: Message, fds: Vec<OwnedFd>) -> Result<(), String> {
         let mut state = self.lock();

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use crossway_channel::{Channel, Error, Listener, RecvError};
+use anyhow::{Context, ensure};
+use crossway_channel::{Channel, Error, EventKind, Listener, RecvError};
 use crossway_sys::poll::{Interest, wait_ready};
 
 use super::Opening;
@@ -18,6 +18,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Maximum time to wait for a peer to receive the messages sent to it before its channel is handed over; after that,
 /// the hand-over fails.
 const HAND_OVER: Duration = Duration::from_secs(10);
+
+/// Maximum time to wait for the goodbye of a peer that has closed its channel.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Arguments of `listen`.
 #[derive(clap::Args)]
@@ -56,14 +59,22 @@ pub(super) struct Send {
     opening: Opening,
 }
 
-/// Prints the events of a channel so far, and starts a thread that prints the later ones.
-pub(super) fn explain(channel: &Channel) {
+/// Prints the events of a channel so far, and starts a thread that prints the later ones until one of them says that
+/// the peer closed the channel or died.
+pub(super) fn explain(channel: &Channel) -> JoinHandle<()> {
     let handle = channel.handle();
     let events = handle.events();
     for event in handle.log() {
         eprintln!("{event}");
     }
-    std::thread::spawn(move || events.iter().for_each(|event| eprintln!("{event}")));
+    std::thread::spawn(move || {
+        for event in events.iter() {
+            eprintln!("{event}");
+            if matches!(event.what, EventKind::PeerClosed | EventKind::PeerDied) {
+                break;
+            }
+        }
+    })
 }
 
 impl Listen {
@@ -123,9 +134,7 @@ impl Listen {
 
     /// Receives until the channel closes or another process wants to take it over.
     fn serve(&self, mut channel: Channel, asked: &dyn Fn() -> bool) -> anyhow::Result<End> {
-        if self.opening.explain {
-            explain(&channel);
-        }
+        let explaining = self.opening.explain.then(|| explain(&channel));
         loop {
             if asked() {
                 return Ok(End::Asked(Box::new(channel)));
@@ -148,7 +157,15 @@ impl Listen {
             match received {
                 Ok(written) => written.context("cannot write to standard output")?,
                 Err(RecvError::TimedOut) => {}
-                Err(RecvError::Closed) => return Ok(End::Closed),
+                Err(RecvError::Closed) => {
+                    // The peer still says goodbye, which the log then contains.
+                    let is_over = channel.handle().wait_until_over(Some(Instant::now() + GOODBYE));
+                    if let Some(thread) = explaining.filter(|_| is_over) {
+                        // A thread that printed can only have panicked because standard error is closed.
+                        let _ = thread.join();
+                    }
+                    return Ok(End::Closed);
+                }
                 Err(RecvError::PeerDied) => {
                     eprintln!(
                         "crossway: the peer of channel '{}' died or its connection broke",
@@ -184,6 +201,7 @@ impl Send {
         if self.opening.explain {
             explain(&channel);
         }
+        let handle = channel.handle();
         let (mut sender, mut receiver) = channel.split();
         for line in std::io::stdin().lock().split(b'\n') {
             sender.send(&line.context("cannot read standard input")?, None)?;
@@ -193,6 +211,14 @@ impl Send {
             }
         }
         sender.close(None)?;
+        drop(receiver);
+        handle.wait_until_over(None);
+        ensure!(
+            handle.log().last().map(|event| &event.what) != Some(&EventKind::PeerDied),
+            "the listener of channel '{}' died, or its connection broke, before it had received everything; start it \
+             again and repeat the command",
+            self.name
+        );
         Ok(ExitCode::SUCCESS)
     }
 }
