@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use addresses::free_address;
 use crossway_channel::{
-    Channel, Directory, Error, Hosts, Key, Listener, Network, Options, Policy, RecvError,
-    SendError, SwitchError, Transport,
+    Channel, Directory, Error, EventKind, Hosts, Key, Listener, Network, Options, Policy,
+    RecvError, SendError, SwitchError, Transport,
 };
 use remote_end::{ROLES, start_and_meet};
 use stream::{Stream, check, fill, soon};
@@ -191,6 +191,37 @@ fn names_abroad_are_looked_for_and_their_errors_say_where() {
     drop(first);
     let again = hosts.there.clone().connect(NAME, soon()).unwrap();
     assert_eq!(second.accept(soon()).unwrap().handle().id(), again.handle().id());
+}
+
+#[test]
+fn a_sender_is_closed_once_its_peer_has_everything_and_no_connection_counts_as_lost() {
+    for key in [None, Some(Key::generate().unwrap())] {
+        let hosts = Hosts2::new(key.as_ref());
+        let (mut here, there, _listener) = hosts.pair();
+        let handle = there.handle();
+        let (mut sender, receiver) = there.split();
+        for number in 0..2_000_u32 {
+            sender.send(&number.to_le_bytes(), soon()).unwrap();
+            if number % 8 == 0 {
+                here.receiver().recv(&mut [0; 4], soon()).unwrap();
+            }
+        }
+        let closing = std::thread::spawn(move || {
+            sender.close(soon()).unwrap();
+            drop(receiver);
+            handle.wait_until_over(soon())
+        });
+        let mut left = 0;
+        while let Ok(len) = here.receiver().recv(&mut [0; 4], soon()) {
+            left += len / 4;
+        }
+        assert_eq!(left, 2_000 - 250);
+        assert!(closing.join().unwrap(), "{:?}", here.handle().log());
+        assert!(here.handle().wait_until_over(soon()));
+        let log = here.handle().log();
+        assert_eq!(log.last().map(|event| &event.what), Some(&EventKind::PeerClosed), "{log:?}");
+        assert!(log.iter().all(|event| event.what != EventKind::Interrupted), "{log:?}");
+    }
 }
 
 #[test]
