@@ -310,3 +310,29 @@ fn the_page_and_the_table_agree_with_the_heading() {
     let has = |verdict: &str| table.lines().any(|line| line.trim_end().ends_with(verdict));
     assert!(has("chosen"), "{out}");
 }
+
+#[test]
+fn the_heading_names_a_requirement_that_nothing_here_answers() {
+    if !has_two_cores("the_heading_names_a_requirement_that_nothing_here_answers") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let page = dir.path().join("answer.html").display().to_string();
+    let asked = ["--size", "64", "--require", "crash-survival,crash-detection=100ms"];
+    let from = ["--no-measure", "--records", RECORDS, "--html", &page];
+    let (code, out, err) = advise(&[&asked[..], &from].concat());
+    assert_eq!(code, Some(0), "{out}{err}");
+    let html = std::fs::read_to_string(&page).expect("a page");
+    let (_, page_heading) = html.split_once("<h1>").expect("a heading");
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for text in [one_line(&out), one_line(page_heading)] {
+        let (_, heading) = text.split_once("Choose ").expect("a choice");
+        let open = "; no evidence here shows whether it has the required property crash-survival \
+                    and the required property crash-detection=100ms";
+        assert!(heading.find(open).is_some_and(|at| at < 60), "{heading}");
+    }
+    assert!(!html.contains("every requirement"), "{html}");
+    let notes = one_line(&out);
+    assert_eq!(notes.matches("`crossway faults --save ").count(), 1, "{out}");
+    assert_eq!(notes.matches("crossway faults").count(), 1, "{out}");
+}

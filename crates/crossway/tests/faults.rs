@@ -134,6 +134,20 @@ fn a_contender_is_broken_like_a_mechanism() {
 }
 
 #[test]
+fn a_file_keeps_the_records_of_mechanisms_that_are_not_tested_again() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().display().to_string();
+    for mechanism in ["pipe", "uds-stream", "pipe"] {
+        let output = crossway(&["faults", mechanism, "--save", &folder]);
+        assert!(output.status.success(), "{output:?}");
+    }
+    let records = read_faults(dir.path()).expect("fault records");
+    assert!(records.iter().any(|r| r.mechanism == "uds-stream"));
+    let pipe: Vec<_> = records.iter().filter(|r| r.mechanism == "pipe").collect();
+    assert!(pipe.iter().all(|r| r.run == pipe[0].run), "{pipe:?}");
+}
+
+#[test]
 fn an_unknown_mechanism_is_refused_before_anything_runs() {
     let output = crossway(&["faults", "piipe"]);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -68,15 +68,17 @@ pub fn page(advice: &Advice) -> Result<String, HtmlError> {
     Ok(page)
 }
 
-/// Returns what the heading of a choice must add if the trials leave some of the choice's goals undecided; otherwise an
-/// empty text.
-pub fn caveat(advice: &Advice) -> &'static str {
+/// Returns what the heading of a choice must add if the trials leave some of the choice's goals undecided, or if there
+/// is no evidence about a required property; otherwise an empty text.
+pub fn caveat(advice: &Advice) -> String {
     let own = advice.compared.iter().find(|c| c.verdict == "chosen");
-    if own.is_some_and(leaves_open) {
-        "; the trials do not decide whether it meets every goal"
-    } else {
-        ""
-    }
+    let goals = own.is_some_and(leaves_open);
+    let goals = goals.then(|| "the trials do not decide whether it meets every goal".to_owned());
+    let open = &advice.open_requirements;
+    let open = (!open.is_empty())
+        .then(|| format!("no evidence here shows whether it has {}", open.join(" and ")));
+    let parts: Vec<String> = goals.into_iter().chain(open).collect();
+    if parts.is_empty() { String::new() } else { format!("; {}", parts.join(", and ")) }
 }
 
 fn leaves_open(c: &Compared) -> bool {
@@ -148,7 +150,7 @@ fn standing(advice: &Advice) -> Option<String> {
         true => format!("It has the lowest {what} of"),
         false => format!("The trials do not distinguish its {what} from the lowest of"),
     };
-    let open = rivals.iter().any(|c| leaves_open(c));
+    let open = !advice.open_requirements.is_empty() || rivals.iter().any(|c| leaves_open(c));
     let measured = if advice.of_dropped { "measured only in an early stage" } else { TO_THE_END };
     let of = match rivals.len() {
         1 if open => format!("the only candidate that was {measured} and misses no requirement"),

@@ -9,7 +9,7 @@ use anyhow::Context;
 use comfy_table::{ContentArrangement, Table, presets};
 use crossway_lab::faults::{
     self, FAULTS, Fault, FaultEvent, FaultRecord, FaultSummary, MatrixError, Options, Outcome,
-    Remover, Summary,
+    Remover, Summary, read_faults,
 };
 use crossway_lab::record::Status;
 use crossway_lab::shutdown;
@@ -37,8 +37,9 @@ pub(crate) struct Faults {
     /// Print the records, one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Write the records to PATH or, if PATH is the folder of a run, to faults.jsonl in it, where `crossway report`
-    /// finds them
+    /// Write the records to PATH or, if PATH is a folder, to faults.jsonl in it: `crossway report` finds them in the
+    /// folder of a run, `crossway advise` also in the folder of all runs. The file's records of other mechanisms are
+    /// kept
     #[arg(long, value_name = "PATH")]
     save: Option<PathBuf>,
     /// Milliseconds of silence after which a survivor counts as hung
@@ -52,6 +53,10 @@ impl Run for Faults {
         if let Some(file) = &save {
             output::check(file, "name another file with --save")?;
         }
+        let mut kept = match &save {
+            Some(file) if file.is_file() => read_faults(file)?,
+            _ => Vec::new(),
+        };
         let options = options(self.mechanisms, Duration::from_millis(self.watch_ms))?;
         let records = match taken(&options) {
             Err(error) if matches!(error, MatrixError::Interrupted) => {
@@ -61,7 +66,11 @@ impl Run for Faults {
             other => other?,
         };
         if let Some(file) = &save {
-            output::write(file, "name another file with --save", |out| write_lines(out, &records))?;
+            kept.retain(|old| records.iter().all(|new| new.mechanism != old.mechanism));
+            output::write(file, "name another file with --save", |out| {
+                write_lines(out, &kept)?;
+                write_lines(out, &records)
+            })?;
         }
         if self.json {
             write_lines(&mut std::io::stdout().lock(), &records).map_err(ui::output_failed)?;

@@ -7,8 +7,8 @@ use disturbed::{disturbances, durations};
 pub use reasons::Reason;
 pub(in crate::advise) use reasons::objective_words;
 use reasons::{
-    commands, enter_flips, not_pursued, nothing_admissible, prefer_if, remedy, settings,
-    trials_words, without_figure,
+    commands, enter_flips, fault_tests, not_pursued, nothing_admissible, prefer_if, remedy,
+    settings, trials_words, without_figure,
 };
 use serde::Serialize;
 
@@ -143,7 +143,10 @@ pub struct Advice {
     /// What may have distorted the figures: disturbances of the machine before and during the trials, and different
     /// durations of trials.
     pub warnings: Vec<String>,
-    /// Requirements for which there is no evidence, and other remarks.
+    /// Requirements about which there is no evidence for any candidate, and so none for the choice: `the required
+    /// property crash-survival`.
+    pub open_requirements: Vec<String>,
+    /// Why there is no evidence for requirements, how to obtain it, and other remarks.
     pub notes: Vec<String>,
     /// Whether the figures were measured on another machine.
     pub foreign: bool,
@@ -177,11 +180,13 @@ pub(super) fn put_together(
         ruled_out: field.ruled_out,
         flips: Vec::new(),
         warnings: Vec::new(),
+        open_requirements: field.open_requirements,
         notes: field.unanswered,
         foreign: false,
         measured_s: survey.took.as_secs_f64(),
         commands: Vec::new(),
     };
+    advice.notes.extend(fault_tests(&field.untested, sources));
     if !may_spin(question) && !question.wishes.contains_key(&Property::Spinning) {
         advice.notes.push(
             "spinning was not considered, since each end would occupy a CPU; `--no-preference spinning` allows it".to_owned(),

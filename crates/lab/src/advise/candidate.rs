@@ -68,8 +68,13 @@ pub struct Field {
     pub candidates: Vec<Candidate>,
     /// Mechanisms that must not be recommended.
     pub ruled_out: Vec<RuledOut>,
-    /// Requirements for which there is no evidence here.
+    /// Requirements and preferences about which there is no evidence here for any candidate, in sentences.
     pub unanswered: Vec<String>,
+    /// The requirements among them: `the required property crash-survival`.
+    pub open_requirements: Vec<String>,
+    /// Mechanisms about which fault records would answer something that the question asks. They meet, or may meet, all
+    /// of its other requirements.
+    pub untested: Vec<&'static str>,
     /// Why there are no candidates, in words: the requirement, the pair of requirements or the set of requirements that
     /// no mechanism meets. If some mechanisms meet all requirements, it is why these cannot be measured. `None` if
     /// there are candidates, or if no such reason is known.
@@ -137,6 +142,7 @@ pub fn field(
         }
     }
     let conflict = conflict(question, &usable);
+    field.untested = untested(question, &usable);
     for property in question.wishes.keys().copied() {
         let wish = question.wish(property);
         let wanted = match wish {
@@ -175,12 +181,15 @@ pub fn field(
             }
         }
         if !known_good && !kept.is_empty() {
-            let basis = kept.iter().filter_map(fact_of).map(|f| f.basis).next().unwrap_or_default();
+            let verb = if wanted { "required" } else { "prohibited" };
+            let facts: Vec<Fact> = kept.iter().filter_map(fact_of).collect();
             field.unanswered.push(format!(
-                "{} is {}, but there is no evidence about it for any candidate. For the first candidate: {basis}",
+                "{} is {verb}, but there is no evidence about it for any candidate{}",
                 property.name(),
-                if wanted { "required" } else { "prohibited" }
+                why_unknown(&facts)
             ));
+            let words = question.property_words(property);
+            field.open_requirements.push(format!("the {verb} property {words}"));
         }
         usable = kept;
     }
@@ -194,16 +203,45 @@ pub fn field(
             && facts.iter().all(|fact| fact.holds.is_none())
         {
             field.unanswered.push(format!(
-                "{} has no effect on the choice, since there is no evidence about it for any candidate. For the first \
-                 candidate: {}",
+                "{} has no effect on the choice, since there is no evidence about it for any candidate{}",
                 property.name(),
-                facts[0].basis
+                why_unknown(&facts)
             ));
         }
     }
     field.conflict = conflict.filter(|_| usable.is_empty());
     field.candidates = usable;
     field
+}
+
+/// Why facts are unknown, as the end of a sentence: the common reason, or the first candidate's.
+fn why_unknown(facts: &[Fact]) -> String {
+    let first = facts.first().map_or("", |fact| fact.basis.as_str());
+    match facts.iter().all(|fact| fact.basis == first) {
+        true => format!(": {first}"),
+        false => format!(". For the first candidate: {first}"),
+    }
+}
+
+/// The mechanisms whose faults should be tested, without repetition.
+fn untested(question: &Question, usable: &[Candidate]) -> Vec<&'static str> {
+    let suits = |(property, fact): &(Property, Fact)| {
+        fact.holds.is_none_or(|holds| match question.wish(*property) {
+            Wish::Require => holds,
+            Wish::Prohibit => !holds,
+            _ => true,
+        })
+    };
+    let lacks = |(property, fact): &(Property, Fact)| {
+        fact.lacks_faults() && question.wish(*property) != Wish::NoPreference
+    };
+    let mut ids: Vec<&'static str> = usable
+        .iter()
+        .filter(|c| c.facts.iter().all(suits) && c.facts.iter().any(lacks))
+        .map(|c| c.mechanism)
+        .collect();
+    ids.dedup();
+    ids
 }
 
 /// Whether the question lets ends spin. Spinning occupies a CPU per end, so it must be required, preferred or allowed.

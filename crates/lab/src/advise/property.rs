@@ -103,6 +103,11 @@ impl Fact {
     fn new(holds: bool, basis: &str) -> Fact {
         Fact { holds: Some(holds), basis: basis.to_owned() }
     }
+
+    /// Whether the fact is unknown only because the mechanism's faults were never tested on this machine.
+    pub(super) fn lacks_faults(&self) -> bool {
+        self.holds.is_none() && self.basis == NO_FAULTS
+    }
 }
 
 impl Property {
@@ -245,6 +250,9 @@ pub struct Subject<'a> {
     pub question: &'a Question,
 }
 
+/// The basis of a fact that only fault records can decide if there are none. It is the same text for all mechanisms.
+const NO_FAULTS: &str = "no fault record on this machine";
+
 /// The licence of Crossway's own code, which programs link if the mechanism has user-space code.
 const OWN_LICENCE: &str = "MIT OR Apache-2.0";
 
@@ -342,10 +350,7 @@ impl Subject<'_> {
         };
         let count = mine().count();
         if count == 0 {
-            let id = self.entry.id();
-            let basis =
-                format!("no fault record of {id} on this machine; run `crossway faults {id}`");
-            return Fact { holds: None, basis };
+            return Fact { holds: None, basis: NO_FAULTS.to_owned() };
         }
         match mine().find(|r| !good(r)) {
             None => {

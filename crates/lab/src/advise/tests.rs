@@ -206,7 +206,9 @@ fn fault_records_decide_what_capabilities_cannot() {
         |name: &str| field.ruled_out.iter().find(|r| r.candidate == name).map(|r| r.basis.clone());
     assert!(why("tcp").is_some_and(|b| b.contains("after 50.000 ms")), "{:?}", why("tcp"));
     assert!(why("posix-mq").is_some_and(|b| b.contains("hung")), "{:?}", why("posix-mq"));
-    assert!(why("fifo").is_some_and(|b| b.contains("crossway faults fifo")), "{:?}", why("fifo"));
+    assert_eq!(why("fifo").as_deref(), Some("no fault record on this machine"));
+    assert!(field.untested.contains(&"fifo"), "{:?}", field.untested);
+    assert!(!field.untested.contains(&"tcp") && !field.untested.contains(&"udp"));
 }
 
 #[test]
@@ -222,6 +224,35 @@ fn what_nobody_measured_is_said_and_not_ignored() {
         "{:?}",
         field.unanswered
     );
+    assert_eq!(field.open_requirements, ["the required property isolation"]);
+}
+
+#[test]
+fn the_missing_fault_tests_are_one_command_that_stores_where_the_question_reads() {
+    let trials = round_trips("pipe", &[5000, 5010, 5020, 4990, 5005], 900.0);
+    let text = format!(
+        "{UNPINNED}[properties]\ncrash-survival = \"require\"\n\
+         crash-detection = {{ wish = \"require\", within_ms = 100 }}"
+    );
+    let library = library(trials);
+    let sources = |faults| Sources {
+        known: Known { probes: &[], faults },
+        library: &library,
+        folder: std::path::Path::new("my runs"),
+        budget: None,
+    };
+    let asked = question(&text);
+    let answer = |faults| advise(&asked, &sources(faults), &mut NoBench, &mut |_| {}).unwrap();
+    let advice = answer(&[]);
+    let commands: Vec<_> = advice.notes.iter().filter(|n| n.contains("crossway faults")).collect();
+    assert_eq!(commands.len(), 1, "{:?}", advice.notes);
+    assert!(commands[0].contains("--save 'my runs/faults.jsonl'`"), "{commands:?}");
+    let open = ["crash-survival", "crash-detection=100ms"];
+    assert_eq!(advice.open_requirements, open.map(|p| format!("the required property {p}")));
+    let told = [fault("pipe", Outcome::Detected, Some(1_000_000))];
+    let advice = answer(&told);
+    assert!(advice.open_requirements.is_empty(), "{:?}", advice.open_requirements);
+    assert_eq!(advice.choice.as_deref(), Some("pipe"), "{:?}", advice.abstained);
 }
 
 fn library(trials: Vec<Trial>) -> Library {

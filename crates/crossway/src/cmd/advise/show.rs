@@ -9,6 +9,7 @@ use crossway_lab::advise::{Advice, Question};
 use crossway_report::advice::{
     AMONG_EQUALS, AWAKE, NO_CONFIDENCE, awake_explained, best_of, caveat, shortlist, verdict,
 };
+use crossway_report::terminal::wrap_indented;
 use crossway_report::units::{Quantity, count};
 
 use crate::table::{Align, Grid};
@@ -96,7 +97,7 @@ pub(super) fn print(advice: &Advice, question: &Question, explain: bool, ui: &Ui
 
 fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
     let own = advice.compared.iter().find(|c| c.verdict == "chosen");
-    let heading = format!("Choose {choice}{}.", caveat(advice));
+    let heading = wrap_indented(&format!("Choose {choice}{}.", caveat(advice)), ui.width, 0, 2);
     println!("{}", ui.paint("1", &heading));
     if let Some(own) = own {
         let figure = with_interval(&own.cost_ns);

@@ -11,6 +11,7 @@ use super::super::question::{Objective, Pattern, Question};
 use super::super::survey::{Survey, describe};
 use super::super::trials::Trial;
 use super::{Advice, Flip, Sources};
+use crate::faults::FAULTS;
 use crate::run::Folder;
 use crate::runs::OUT;
 
@@ -271,6 +272,24 @@ pub(super) fn commands(
         format!("crossway measure {}{beside}{filters}{hosts}", word(&dir.join("plan.toml")))
     };
     runs.iter().map(one).collect()
+}
+
+/// Maximum number of mechanisms that [`fault_tests`] names; the command for more of them tests all mechanisms.
+const NAMED: usize = 8;
+
+/// The command that tests the faults of these mechanisms and stores the records where this question finds them; `None`
+/// if there are no such mechanisms.
+pub(super) fn fault_tests(untested: &[&str], sources: &Sources<'_>) -> Option<String> {
+    let (of, named) = match untested.len() {
+        0 => return None,
+        1..=NAMED => (untested.join(", "), format!(" {}", untested.join(" "))),
+        n => (format!("{n} candidates"), String::new()),
+    };
+    let file = word(&sources.folder.join(FAULTS));
+    Some(format!(
+        "there are no fault records of {of} on this machine; to test their faults, run `crossway faults{named} --save \
+         {file}`, then ask again"
+    ))
 }
 
 /// Returns a path as one word for a shell, quoted if necessary.
