@@ -1,4 +1,5 @@
-//! Settings that an operator changes on a running link. The peer's end is notified and adopts them.
+//! Settings that an operator changes on a running link. The peer is notified of a new tolerance or priority and adopts
+//! it; the send window applies to this end only.
 
 use super::{Link, LinkStats};
 use crate::time::Nanos;
@@ -31,7 +32,7 @@ impl Link {
         self.cfg.common = common;
     }
 
-    /// Applies the settings and notifies the peer.
+    /// Applies the settings, and notifies the peer of a new tolerance or priority.
     pub(crate) fn set(&mut self, now: Nanos, settings: LinkSettings) {
         if let Some(max) = settings.window_max {
             self.cfg.window_max = max;

@@ -168,7 +168,8 @@ impl Node {
     /// Sets the defaults for future links of a bearer; existing links stay as they are.
     ///
     /// # Errors
-    /// Any of [`SettingError`].
+    /// [`SettingError::NoSuchBearer`], [`SettingError::Tolerance`], [`SettingError::Priority`],
+    /// [`SettingError::Window`].
     pub fn set_bearer(
         &mut self,
         bearer: BearerId,
@@ -225,10 +226,11 @@ impl Node {
         Ok(())
     }
 
-    /// Changes settings of a link at both ends.
+    /// Changes settings of a link. The peer adopts a new tolerance or priority; the window applies to this end only.
     ///
     /// # Errors
-    /// Any of [`SettingError`].
+    /// [`SettingError::NoSuchLink`], [`SettingError::Tolerance`], [`SettingError::Priority`],
+    /// [`SettingError::Window`].
     pub fn set_link(
         &mut self,
         now: Nanos,
