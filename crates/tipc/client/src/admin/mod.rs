@@ -125,7 +125,7 @@ pub enum Order {
         /// Identity of the node, or its address in hexadecimal.
         name: String,
     },
-    /// Changes settings of a link at both ends.
+    /// Changes settings of a link. The peer adopts a new tolerance or priority; the window applies to this end only.
     SetLink {
         /// Name of the link.
         name: String,
