@@ -89,7 +89,7 @@ fn exchange(socket: &NodeSocket, rounds: u32, begins: bool) {
 }
 
 /// Tests a lane that is switched on while messages arrive. A receiver that gets an edge during the switch gets no
-/// second edge for the same data.
+/// second edge for the same data, so its next calls must return that data.
 #[test]
 fn an_edge_triggered_reader_misses_nothing_while_the_lane_begins() {
     const CONNECTIONS: u32 = 60;

@@ -56,8 +56,8 @@ fn too_few_descriptors_are_named_with_how_many_it_needs() {
     assert!(!path.exists());
 }
 
-/// Tests a limit of file sizes. The system used to kill a tipcd that reached it (SIGXFSZ), at its start or when the
-/// first program connected.
+/// Tests a limit on the size of files (RLIMIT_FSIZE). The system used to kill a tipcd that exceeded it (SIGXFSZ), at
+/// its start or when the first program connected.
 #[test]
 fn a_limit_of_file_sizes_is_named_before_a_program_meets_it() {
     let dir = tempfile::tempdir().unwrap();
