@@ -57,8 +57,9 @@ impl HeapWriter {
         Ok(self.head_seen >= wanted)
     }
 
-    /// Announces that this end is about to sleep until the head has reached `wanted`, and checks once more. If the
-    /// result is false, the reader will report that this end must be woken ([`HeapReader::read`]).
+    /// Announces that this end is about to sleep until the head has reached `wanted`, and checks once more whether it
+    /// has. If so, withdraws the announcement and returns true. If the result is false, the reader will report that
+    /// this end must be woken ([`HeapReader::read`]).
     pub fn announce_sleep(&mut self, wanted: u64) -> Result<bool, DamagedHead> {
         self.ring.head_wanted().store(wanted, Ordering::Relaxed);
         self.ring.producer_state().store(ASLEEP, Ordering::Release);

@@ -159,9 +159,10 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         }
     }
 
-    /// Announces a sleep until a message of `len` bytes fits and half of the ring is free, and checks once more; for
-    /// callers that sleep by other means. If the result is false, the consumer will reset this end's state word and
-    /// ring the bell.
+    /// Announces that this end is about to sleep until a message of `len` bytes fits and half of the ring is free, and
+    /// checks once more whether that is so; for callers that sleep by other means. If so, withdraws the announcement
+    /// and returns true. If the result is false, the consumer will reset this end's state word and ring the bell when
+    /// it has freed enough.
     pub fn announce_sleep(&mut self, len: usize) -> Result<bool, SendError> {
         let claim = self.plan(len);
         let least = (claim.end + HEADER as u64).saturating_sub(self.capacity);

@@ -10,7 +10,7 @@ use crate::layout::{ASLEEP, AWAKE, HEADER, record_len, stated_len};
 use crate::memory::RingMemory;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Parts can be taken only of records shorter than this, in bytes.
+/// Only records shorter than this many bytes can be taken in parts.
 pub const PART_MAX: u64 = 1 << PART_BITS;
 const PART_BITS: u32 = 20;
 

@@ -8,7 +8,7 @@ use crate::sync::{AtomicU32, Ordering};
 /// Announces that a consumer will wait by receiving a bell, and then take one message of up to `takes` bytes. The
 /// consumer must have the turn and have seen the ring empty. If `spins` is set, it spins first and calls
 /// [`stop_spinning`] afterwards. Returns false if it must not wait in this way, because a bell is in the socket or
-/// another consumer already waits like this.
+/// another consumer is already waiting in this way.
 ///
 /// A message published in the meantime is not missed: its producer also changes the word, either before this call
 /// (which then fails) or after it (and then rings for this consumer).
