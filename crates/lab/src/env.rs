@@ -1,4 +1,4 @@
-//! The fingerprint of the environment: everything besides the mechanism that could explain a figure.
+//! The fingerprint of the environment: everything that could explain a figure, apart from the mechanism.
 //!
 //! The fingerprint is taken once per run and saved as `env.json`. It contains nothing that identifies a person, a
 //! machine or its components: no host name, no serial number and no address. Of the kernel's command line, it contains

@@ -67,7 +67,7 @@ impl Setting {
     }
 }
 
-/// Whether a trial was measured under the question's conditions, for messages of one size.
+/// Whether a trial measured the candidate under the question's conditions, with messages of `bytes` bytes.
 fn answers(trial: &Trial, question: &Question, bytes: u64, candidate: &Candidate) -> bool {
     let i = &trial.inputs;
     let testbed = question.testbed();

@@ -220,7 +220,7 @@ impl Question {
                 "state rate_per_s"
             };
             return Err(at.key("goal").bad(format!(
-                "latency cannot be judged for pattern = \"{}\" at full speed: {remedy}",
+                "latency cannot be judged for pattern = \"{}\", because its messages are sent at full speed: {remedy}",
                 pattern.word()
             )));
         }
@@ -270,7 +270,7 @@ impl Question {
         })
     }
 
-    /// The workload of the question for messages of one size.
+    /// The workload of the question for messages of `bytes` bytes.
     pub fn workload(&self, bytes: u64) -> Workload {
         match self.pattern {
             Pattern::RequestReply => match self.rate_per_s {

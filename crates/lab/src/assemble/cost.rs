@@ -32,8 +32,8 @@ pub(super) fn cost(record: &Record, counts: &Counts) -> Result<Cost, String> {
     {
         let (step_ms, used) = (step_ns / 1e6, cpu_ns as f64 / step_ns);
         return Err(format!(
-            "this kernel counts CPU time in steps of {step_ms:.0} ms, and the roles used only {used:.0} of these; at least \
-             {TICKS_PER_COST:.0} are needed for an accurate figure; raise measure_ms"
+            "this kernel counts CPU time in steps of {step_ms:.0} ms, and the measured processes used only {used:.0} \
+             of these; at least {TICKS_PER_COST:.0} are needed for an accurate figure; raise measure_ms"
         ));
     }
     let messages = counts.received as f64;
@@ -80,7 +80,10 @@ mod tests {
         }
         record.calibration.cpu_clock_step_ns = Some(10e6);
         let why = cost(&record, &counts).unwrap_err();
-        assert!(why.contains("steps of 10 ms, and the roles used only 3 of these"), "{why}");
+        assert!(
+            why.contains("steps of 10 ms, and the measured processes used only 3 of these"),
+            "{why}"
+        );
         record.roles[0].user_ns = 490_000_000;
         assert!(cost(&record, &counts).is_ok());
     }

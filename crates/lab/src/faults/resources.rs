@@ -155,7 +155,7 @@ fn leave_no_descriptor(pid: u32) -> Result<(), NoObservation> {
     Ok(proc::set_limit(pid, Limited::Descriptors, free)?)
 }
 
-/// Records that an end could not open the channel, and its answer.
+/// Records that an end did not open the channel: it answered with an error, did not answer in time, or died.
 fn refused(seen: &mut Observation, cell: &Cell, side: Side, heard: &Heard, after_ns: u64) {
     seen.outcome = Some(match heard {
         Heard::Dead(_) => Outcome::Died,

@@ -167,7 +167,7 @@ impl<M: Mechanism> RoleContext<M> {
         self.task.inputs.access == Access::InPlace
     }
 
-    /// Allocates and touches the memory needed for the window.
+    /// Prepares for a window: allocates and touches the memory for its samples, and resets the checkers' counters.
     pub(crate) fn prepare(&mut self, window: &Window) {
         let timed =
             self.task.part == Part::Client && self.task.inputs.workload == Workload::PingPong;

@@ -97,8 +97,9 @@ pub fn find_steps(places: &[Place]) -> Vec<Step> {
     strongest(found, &xs)
 }
 
-/// Tests whether the figures rise by a constant at every multiple of `period` (x = k * period + 1), in addition to a
-/// smooth curve. The constant is the cost of one more packet. Needs at least three steps and six points.
+/// Tests whether the figures rise by a constant just above every multiple of `period` (at x = k * period + 1), in
+/// addition to a smooth curve. The constant is the cost of one more packet. Needs at least six points, with at least
+/// two such rises between the smallest x and the largest.
 pub fn test_staircase(places: &[Place], period: f64) -> Option<Staircase> {
     let (xs, levels): (Vec<f64>, Vec<f64>) =
         places.iter().filter_map(|p| Some((p.x, median(&p.figures)?))).unzip();

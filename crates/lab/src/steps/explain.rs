@@ -56,7 +56,7 @@ pub struct Facts {
     pub cuttings: Vec<Cutting>,
     /// Whether the protocol combines messages into full packets, as a byte stream does. If so, no step is expected.
     pub recut: bool,
-    /// Capacity of one pipe buffer in bytes (F_GETPIPE_SZ).
+    /// Capacity of one of the channel's pipes in bytes (F_GETPIPE_SZ).
     pub pipe_bytes: Option<u64>,
     /// Page size in bytes, for mechanisms that move pages.
     pub page_bytes: Option<u64>,

@@ -38,7 +38,7 @@ impl<'t> Row<'t> {
 }
 
 impl<'t> Mix<'t> {
-    /// Collects the trials; `None` if there are none of a size.
+    /// Collects the trials; `None` if there are none for one of the sizes.
     pub(super) fn of(
         question: &Question,
         candidate: &Candidate,

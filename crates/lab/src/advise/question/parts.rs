@@ -48,7 +48,7 @@ pub(super) fn sizes(at: &At<'_>, value: &Value) -> Result<Vec<Share>, PlanError>
         let table = part.as_table().ok_or_else(|| at.bad("a mix is a list of { bytes, share }"))?;
         at.only(table, &["bytes", "share"])?;
         let (Some(bytes), Some(share)) = (table.get("bytes"), table.get("share")) else {
-            return Err(at.bad("each part of a mix needs bytes and share"));
+            return Err(at.bad("each part of a mix needs 'bytes' and 'share'"));
         };
         shares.push(Share {
             bytes: size_bytes(&at.key("bytes"), bytes, 1)?,
