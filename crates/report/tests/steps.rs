@@ -11,7 +11,7 @@ use crossway_report::steps::{Over, Shape, Shapes};
 use crossway_report::{Run, html, json, svg, terminal};
 use synthetic::{Ask, MADE, Noise};
 
-/// Returns five trials of one-way messages of a size; `ns` returns the time per message in nanoseconds.
+/// Returns five trials of one-way messages of this size; `ns` returns the time per message in nanoseconds.
 fn trials(
     mechanism: &str,
     size: u64,

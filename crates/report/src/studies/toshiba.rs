@@ -64,7 +64,7 @@ fn spread(by_size: &[(u64, Compared)], quantity: Quantity, what: &str) -> Vec<Fi
         .collect()
 }
 
-/// Judges the part of the study's claim T3 about throughput.
+/// Judges one part of the study's claim T3: throughput.
 fn crossover(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T3",
@@ -153,7 +153,7 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
     }
 }
 
-/// Judges the part of the study's claim T3 about CPU load.
+/// Judges one part of the study's claim T3: CPU load.
 fn cpu_load(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T3 CPU",

@@ -201,7 +201,7 @@ impl Summary {
         Some((contender, setting))
     }
 
-    /// Returns the number of trials with a status.
+    /// Returns the number of trials that have this status.
     pub fn trials(&self, status: Status) -> usize {
         self.trials_by_status.get(&status).copied().unwrap_or(0)
     }

@@ -18,8 +18,8 @@ pub(crate) struct Reason<'a> {
     pub(crate) trials: usize,
 }
 
-/// Returns the reasons of all trials with a status, the most frequent first. Reasons that differ only in their numbers
-/// are merged.
+/// Returns the reasons of all trials that have this status, the most frequent first. Reasons that differ only in their
+/// numbers are merged.
 pub(crate) fn by_reason(troubles: &[Trouble], status: Status) -> Vec<Reason<'_>> {
     let mut reasons: Vec<(String, Reason<'_>)> = Vec::new();
     for trouble in troubles.iter().filter(|t| t.status == status) {

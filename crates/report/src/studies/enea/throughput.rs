@@ -59,7 +59,7 @@ fn lower_under_load(evidence: &Evidence<'_>) -> Finding {
     claim.judged(PLACE, figures, mostly(&calls), why)
 }
 
-/// Judges the part of the study's claim E9 about reversed ranks.
+/// Judges one part of the study's claim E9: reversed ranks.
 fn reversed(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E9 ranks",
@@ -107,7 +107,7 @@ fn reversed(evidence: &Evidence<'_>) -> Finding {
     claim.judged(PLACE, figures, all(calls), why)
 }
 
-/// Judges the part of the study's claim E9 about the pipe.
+/// Judges one part of the study's claim E9: the pipe.
 fn pipe_keeps_most(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E9 pipe",
@@ -142,7 +142,7 @@ fn pipe_keeps_most(evidence: &Evidence<'_>) -> Finding {
     claim.judged(PLACE, figures, all(calls), why)
 }
 
-/// Judges the part of the study's claim E10 about the spinning ring.
+/// Judges one part of the study's claim E10: the spinning ring.
 fn spinning_costs(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E10 spin",
@@ -175,7 +175,7 @@ fn spinning_costs(evidence: &Evidence<'_>) -> Finding {
     claim.judged(PLACE, figures, all(calls), why)
 }
 
-/// Judges the part of the study's claim E10 about the most efficient mechanism.
+/// Judges one part of the study's claim E10: the most efficient mechanism.
 fn most_efficient(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E10 best",
