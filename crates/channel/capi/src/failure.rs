@@ -48,7 +48,7 @@ pub(crate) fn open_failed(error: &Error) -> c_int {
     failed(errno, error)
 }
 
-/// Returns the reason for the calling thread's last failure, which is valid until its next failure.
+/// Returns the reason for the calling thread's last failure. The text is valid until the thread's next failure.
 pub(crate) fn reason() -> *const c_char {
     WHY.with_borrow(|why| why.as_ptr())
 }

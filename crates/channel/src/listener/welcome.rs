@@ -156,7 +156,7 @@ impl Core {
         }
         let queue = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len();
         if queue >= WAITING {
-            return Err(format!("{queue} channels already wait to be accepted"));
+            return Err(format!("{queue} channels are already waiting to be accepted"));
         }
         if !ours.iter().any(|transport| hello.transports.contains(transport)) {
             let names =
