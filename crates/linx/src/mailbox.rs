@@ -126,7 +126,7 @@ impl Mailbox {
         self.bytes
     }
 
-    /// Returns the number of pending requests of a kind.
+    /// Returns the number of pending requests of this kind.
     pub(crate) fn pending(&self, kind: RequestKind) -> usize {
         self.counts[kind as usize]
     }
