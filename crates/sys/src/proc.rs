@@ -265,12 +265,12 @@ fn can_be_mapped(bytes: usize) -> bool {
     }
 }
 
-/// Raises the limit of open descriptors (RLIMIT_NOFILE) as far as is possible without privilege; returns the new limit.
+/// Raises the limit on open descriptors (RLIMIT_NOFILE) as far as is possible without privilege; returns the new limit.
 pub fn raise_descriptor_limit() -> u64 {
     raise_limit(Resource::Nofile)
 }
 
-/// Raises the limit of file sizes in bytes (RLIMIT_FSIZE), which also applies to anonymous shared memory, as far as is
+/// Raises the limit on file sizes in bytes (RLIMIT_FSIZE), which also applies to anonymous shared memory, as far as is
 /// possible without privilege; returns the new limit. A call that would make a file larger than this raises SIGXFSZ,
 /// and fails with EFBIG if the process handles or ignores that signal.
 pub fn raise_file_size_limit() -> u64 {
