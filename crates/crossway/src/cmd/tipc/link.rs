@@ -37,8 +37,8 @@ enum What {
     /// Show and configure which nodes monitor which; in a large cluster, each node monitors only some of the others
     #[command(visible_alias = "mon")]
     Monitor(Monitor),
-    /// Set tolerance, priority or window of a link at both ends (a new priority makes the link reconnect), or how
-    /// multicasts are sent
+    /// Set tolerance or priority of a link at both ends (a new priority makes the link reconnect), the link's window at
+    /// this end, or how multicasts are sent
     Set {
         /// Name of the link, with at least one of the options below; or, in iproute2's syntax: { priority | tolerance |
         /// window } VALUE link LINK, or broadcast { BROADCAST | REPLICAST | AUTOSELECT [ratio PERCENT] }
