@@ -111,7 +111,9 @@ fn main() -> ExitCode {
         eprintln!("crossway: {}", ui::causes(&error));
         return ExitCode::from(ui::EXIT_UNUSABLE);
     }
-    match cli.command.run(&ui) {
+    let result = cli.command.run(&ui);
+    crossway_mech::mechanisms::tipc_node::end();
+    match result {
         Ok(code) => code,
         Err(error) => {
             eprintln!("crossway: {}", ui::causes(&error));

@@ -144,6 +144,7 @@ pub(crate) fn decide(good: bool) {
 
 /// Ends the program without a message, because its output is no longer read.
 fn end_on_closed_pipe() -> ! {
+    crossway_mech::mechanisms::tipc_node::end();
     std::process::exit(IF_CLOSED.load(Ordering::Relaxed).into())
 }
 

@@ -23,6 +23,7 @@ use crossway_lab::run::{Options, RunError, RunEvent};
 use crossway_lab::shutdown;
 use crossway_mech::Probe;
 use crossway_report::units::count;
+use crossway_sys::lease;
 use toml::Table;
 
 use asked::Asked;
@@ -139,7 +140,9 @@ impl Run for Advise {
         let library = Library::read(&self.records, &environment.machine_id, &question);
         let faults = self.faults(&environment.machine_id)?;
         // Probes create sockets and FIFOs; anything they leave behind is removed with this lease.
-        let leases = crossway_sys::lease::Run::begin(None)?;
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let reaper = lease::Reaper { program: &program, args: &["reaper"] };
+        let leases = lease::Run::begin(Some(reaper))?;
         let probes = probes(self.no_measure);
         drop(leases);
         let mut sources = Sources {

@@ -2,7 +2,8 @@
 //! behind.
 
 use std::fs;
-use std::process::Command;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crossway_lab::record::Status;
@@ -198,6 +199,33 @@ measure_ms = 3000
     let reason = records[0].reason.as_ref().unwrap();
     assert!(reason.contains("did not answer within"), "{reason}");
     assert_eq!(place.leftovers(), Vec::<String>::new());
+}
+
+/// A node that is killed together with the controller cannot remove its socket.
+#[test]
+fn a_process_group_killed_with_its_node_leaves_no_socket() {
+    let place = Place::new(&LONG.replace("\"pipe\"", "\"tipc-node-stream\""));
+    let temporary = place.dir.path().join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let none = place.dir.path().join("no-tipcd");
+    let with_node = |args: &[&str]| {
+        let mut command = place.command(args);
+        command.env("TMPDIR", &temporary).env("TIPCD_SOCKET", &none);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    let sockets = || fs::read_dir(&temporary).unwrap().count();
+    let mut controller = with_node(&["measure", "plan.toml"]).process_group(0).spawn().unwrap();
+    await_that("the node's socket", || sockets() > 0);
+    place.await_records(1);
+    let group = format!("-{}", controller.id());
+    assert!(Command::new("kill").args(["-9", "--", &group]).status().unwrap().success());
+    controller.wait().unwrap();
+    await_that("a clean end", || place.leftovers().is_empty());
+    assert_eq!(sockets(), 0);
+    // A command without a run removes the node that it probed, too.
+    assert!(with_node(&["list"]).status().unwrap().success());
+    assert_eq!((sockets(), place.leftovers()), (0, Vec::new()));
 }
 
 /// Kills the controller, alone or together with the reaper, in any phase of a trial of any mechanism.

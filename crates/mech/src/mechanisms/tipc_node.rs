@@ -11,6 +11,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crossway_sys::lease::{self, Lease, Resource};
 use crossway_sys::{Errno, OsError, socket};
 use crossway_tipc_client::{
     Address, Error, LoneTipcd, NodeSocket, SOCKET_VARIABLE, Scope, ServiceRange, SocketKind,
@@ -35,7 +36,18 @@ pub(super) const REMEDY: &str = "start a node: crossway tipcd & (without privile
 /// How a private node is started, and the node that was started.
 struct OnDemand {
     how: Option<(fn() -> Command, PathBuf)>,
-    lone: Option<LoneTipcd>,
+    /// The node, which is dropped first, and the lease on its socket: if this process and the node are killed together,
+    /// the node cannot remove it.
+    lone: Option<(LoneTipcd, Lease)>,
+}
+
+impl OnDemand {
+    /// The node that was started. The end of a run ([`lease::Run`]) removes the socket of its node, and then this ends
+    /// the node itself.
+    fn lone(&mut self) -> Option<&LoneTipcd> {
+        self.lone.take_if(|(lone, _)| !lone.path().exists());
+        self.lone.as_ref().map(|(lone, _)| lone)
+    }
 }
 
 static ON_DEMAND: Mutex<OnDemand> = Mutex::new(OnDemand { how: None, lone: None });
@@ -45,15 +57,22 @@ fn on_demand() -> MutexGuard<'static, OnDemand> {
 }
 
 /// Specifies how this program starts a node if none is running: a command that takes a `tipcd`'s arguments, and the
-/// directory for the node's socket. The node is started when a mechanism first needs it, and ends with this process.
+/// directory for the node's socket. The node is started when a mechanism first needs it, and ends with the run of
+/// leases in which it was started, with [`end`], or with this process.
 pub fn start_by(command: fn() -> Command, dir: PathBuf) {
     on_demand().how = Some((command, dir));
+}
+
+/// Ends the node that this process started, if any. A process calls it before it exits, since its lease would otherwise
+/// stay until the next run.
+pub fn end() {
+    on_demand().lone = None;
 }
 
 /// Returns the environment variable, with its value, by which another process finds the node that this process started;
 /// `None` if it started none.
 pub fn variable() -> Option<(&'static str, PathBuf)> {
-    on_demand().lone.as_ref().map(|lone| (SOCKET_VARIABLE, lone.path().to_owned()))
+    on_demand().lone().map(|lone| (SOCKET_VARIABLE, lone.path().to_owned()))
 }
 
 /// The process ID of the node that provides this process's sockets; 0 before the first one is opened.
@@ -69,7 +88,7 @@ pub fn served_by() -> Option<u32> {
 pub(super) fn node() -> Result<PathBuf, Error> {
     let path = default_path();
     let mut on_demand = on_demand();
-    if let Some(lone) = &on_demand.lone {
+    if let Some(lone) = on_demand.lone() {
         return Ok(lone.path().to_owned());
     }
     let Some((command, dir)) = &on_demand.how else { return Ok(path) };
@@ -78,9 +97,12 @@ pub(super) fn node() -> Result<PathBuf, Error> {
         _ => return Ok(path),
     }
     let own = dir.join(format!("crossway-tipcd-{}.sock", std::process::id()));
-    let lone = LoneTipcd::start(command(), &own)
-        .map_err(|error| Error::NoDaemon { path, source: std::io::Error::other(error) })?;
-    on_demand.lone = Some(lone);
+    let none = |source| Error::NoDaemon { path: path.clone(), source };
+    let lease = lease::hold(Resource::Path { path: own.clone() })
+        .map_err(|error| none(std::io::Error::other(error)))?;
+    let lone =
+        LoneTipcd::start(command(), &own).map_err(|error| none(std::io::Error::other(error)))?;
+    on_demand.lone = Some((lone, lease));
     Ok(own)
 }
 
