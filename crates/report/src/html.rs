@@ -97,8 +97,8 @@ pub fn drawn(summary: &Summary) -> Vec<Drawn> {
         .collect()
 }
 
-/// Returns the contenders that the charts show at first: all if there are few; else the best of each wait class and
-/// family, and the best-known mechanisms.
+/// Returns the contenders that the charts show at first: all if there are at most [`SELECTED_MAX`]; otherwise up to
+/// that many: the best of each wait class, well-known mechanisms, and one contender of each further family.
 fn selection(summary: &Summary) -> Vec<usize> {
     let n = summary.contenders.len();
     if n <= SELECTED_MAX {

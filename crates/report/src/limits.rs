@@ -144,7 +144,7 @@ impl Limits {
         }
     }
 
-    /// Returns the name and the value of the limit if the figure's whole interval is better than the limit, otherwise
+    /// Returns the name and the value of the limit if the figure's whole interval is better than the limit's, otherwise
     /// `None`. A figure beyond its limit means that the measurement is wrong, or that the mechanism avoids a cost that
     /// the limit includes.
     pub(crate) fn beyond(

@@ -18,7 +18,7 @@ const STYLE: &str = include_str!("../assets/page.css");
 const NAMED_SHARE: f64 = 0.1;
 
 /// Returns a table that splits the CPU time of a message into parts. Two profiles are shown side by side, with their
-/// difference. `None` if there are no samples.
+/// difference. `None` if one of the profiles has no samples.
 pub fn parts(profiles: &[Profile]) -> Option<Sheet> {
     if profiles.iter().any(|p| p.roles.iter().all(|role| role.samples == 0)) {
         return None;
@@ -99,8 +99,8 @@ fn signed(ns: f64) -> String {
 }
 
 /// Returns a sentence on how the CPU time changes from the first case to the second: its largest parts, positive and
-/// negative, and the sum of all others. A plus means that the second case takes more, as in the table. `None` without
-/// samples.
+/// negative, and the sum of all others. A plus means that the second case takes more, as in the table. `None` if no
+/// part differs, or there are no samples.
 fn change(a: &Profile, b: &Profile) -> Option<String> {
     let whole = b.cpu_ns_per_message() - a.cpu_ns_per_message();
     let mut parts: Vec<(Part, f64)> = Part::ALL

@@ -72,8 +72,8 @@ pub struct Entry {
     pub contender: usize,
     /// The contender's figure.
     pub figure: Estimate,
-    /// Whether the contender ran on cores that changed during the run or differ from those of its competitors, judged
-    /// by the cache-line round trip.
+    /// Whether the contender's cores changed during the run or differ from those of its competitors, judged by the
+    /// cache-line round trip.
     pub cores_moved: bool,
 }
 
@@ -111,7 +111,8 @@ impl Ranking {
         (!ranking.entries.is_empty()).then_some(ranking)
     }
 
-    /// Like [`Ranking::of`], but also returns a ranking if all contenders have too few trials.
+    /// Like [`Ranking::of`], but also returns a ranking if no contender has enough trials; its `entries` are then
+    /// empty.
     pub fn of_any(
         summary: &Summary,
         metric: Metric,
@@ -142,21 +143,21 @@ impl Ranking {
         Ranking { metric, entries, too_few }
     }
 
-    /// Returns the best contender and all that are statistically tied with it.
+    /// Returns the best contender and all that are statistically tied with it. Panics if `entries` is empty.
     pub fn leaders(&self) -> &[Entry] {
         let first = self.entries[0].figure;
         let tied = self.entries.iter().take_while(|e| first.overlaps(&e.figure)).count();
         &self.entries[..tied.max(1)]
     }
 
-    /// Returns the best of the contenders that are clearly worse than the leaders.
+    /// Returns the best of the contenders that are clearly worse than the best one. Panics if `entries` is empty.
     pub fn runner_up(&self) -> Option<&Entry> {
         self.entries.get(self.leaders().len())
     }
 }
 
 /// Returns the factor by which `better` is better than `worse`: the smallest and the largest that the two intervals
-/// allow. `None` if the intervals leave open which of the two is better.
+/// allow. `None` unless the intervals show that `better` is better.
 pub fn advantage(metric: Metric, better: &Estimate, worse: &Estimate) -> Option<(f64, f64)> {
     let (least, most) = if metric.more_is_better() {
         (better.low / worse.high, better.high / worse.low)

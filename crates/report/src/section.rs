@@ -13,7 +13,7 @@ pub struct Block {
     pub text: String,
 }
 
-/// A section of the page without charts.
+/// A section of the page that contains no charts.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Section {
     /// The section's anchor on the page.

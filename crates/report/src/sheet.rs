@@ -10,7 +10,7 @@ use crate::units::{self, Quantity};
 pub struct Cell {
     /// The text of the cell.
     pub text: String,
-    /// Footnote marks behind the text, e.g. `°`; notes below the table explain them.
+    /// Footnote marks after the text, e.g. `°`; notes below the table explain them.
     pub marks: String,
     /// A remark in smaller type next to the text.
     pub note: Option<String>,

@@ -23,7 +23,7 @@ use left_out::left_out;
 const BLOCKS_MAX: usize = 12;
 
 /// The heads of the columns in a sheet, each with the shorter one used here, in order of usefulness. Columns that do
-/// not fit the width of the terminal are printed in a second table below.
+/// not fit the width of the terminal are printed in further tables below.
 const HEADS: [(&str, &str); 22] = [
     ("Mechanism", "Mechanism"),
     ("Round trip p50", "RTT p50"),
@@ -247,7 +247,7 @@ const NOISE: &str = "half the width of the 95 % interval, in percent of the medi
 /// The column that is only mentioned, not printed, if it does not fit: it qualifies the others.
 const DISPENSABLE: &str = "Messages";
 
-/// Formats a table with as many columns as fit the width, the most useful ones; the others follow in a second table
+/// Formats a table with as many columns as fit `width`, the most useful ones; the others follow in further tables
 /// below.
 fn table(sheet: &Sheet, colours: bool, width: u16) -> String {
     let texts: Vec<Vec<String>> = sheet.rows.iter().map(texts).collect();
@@ -339,13 +339,14 @@ fn texts(row: &Row) -> Vec<String> {
     row.cells.iter().enumerate().map(one).collect()
 }
 
-/// Breaks text at spaces so that no line is wider than `columns`.
+/// Breaks text at spaces so that no line is wider than `columns`, unless a single word is.
 fn wrap(text: &str, columns: u16) -> String {
     wrap_indented(text, columns, 0, 0)
 }
 
-/// Breaks text at spaces so that no line ends beyond `columns`. The first line begins in column `first`; the caller has
-/// printed what precedes it. Each further line begins with `further` spaces. Control characters are removed.
+/// Breaks text at spaces so that no line ends beyond `columns`, unless a single word is too long. The first line begins
+/// in column `first`; the caller has printed what precedes it. Each further line begins with `further` spaces. Control
+/// characters are removed.
 pub fn wrap_indented(text: &str, columns: u16, first: usize, further: usize) -> String {
     let (mut out, mut column) = (String::new(), first);
     for word in clean(text).split_whitespace() {

@@ -214,8 +214,8 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     Some(text)
 }
 
-/// Returns a sentence on contenders with too few good trials to be ranked whose figure is better than that of the best
-/// ranked one.
+/// Returns a sentence on contenders whose figure is better than that of the best ranked one, but which have too few
+/// good trials to be ranked.
 fn better_but_unranked(summary: &Summary, ranking: &Ranking) -> Option<String> {
     let first = ranking.entries[0].figure.value;
     let better = |e: &&Entry| {

@@ -94,8 +94,8 @@ fn remover(remover: Remover) -> &'static str {
     }
 }
 
-/// Returns the lines of `faults.jsonl` that contain the records of a mechanism and these faults, such as `lines 3 to
-/// 9`; empty if there are none.
+/// Returns the first and the last line of `faults.jsonl` with a record of `mechanism` and one of `faults`, such as
+/// `lines 3 to 9`; empty if there are none.
 pub(crate) fn lines(records: &[FaultRecord], mechanism: &str, faults: &[Fault]) -> String {
     let at: Vec<usize> = records
         .iter()

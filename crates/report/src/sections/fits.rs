@@ -11,8 +11,8 @@ use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units::{self, Quantity, three_digits};
 
-/// Number of settings for which lines are fitted; a fit for each setting of a sweep over core pairs would fill the
-/// page.
+/// Maximum number of settings for which lines are fitted; a fit for each setting of a sweep over core pairs would fill
+/// the page.
 const FIT_SETTINGS_MAX: usize = 1;
 
 pub(super) fn fits(run: &Run) -> Option<Section> {

@@ -1,4 +1,4 @@
-//! The page's sections of text and tables: fits, machine, what was requested, what did not run, method.
+//! The page's sections of text and tables, such as goals, faults, limits, the machine and the method.
 
 mod asked;
 mod containers;

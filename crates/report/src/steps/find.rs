@@ -80,7 +80,7 @@ pub struct Found {
 /// All features found in a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shapes {
-    /// The features, ordered by contender, workload and position.
+    /// The features, ordered by variable, plan group, contender and workload.
     pub found: Vec<Found>,
     /// Number of series that were examined.
     pub series: usize,
@@ -199,8 +199,8 @@ fn staircase(places: &[Place], facts: &Facts) -> Option<(steps::Staircase, Strin
         })
 }
 
-/// Returns the probability that the points before the knee belong to the plateau. Without this test, noise on a flat
-/// curve would produce knees.
+/// Returns the probability that the points before the knee belong to the plateau, multiplied by the number of points
+/// that could be the knee. Without this test, noise on a flat curve would produce knees.
 fn below_plateau(rates: &[Place], knee: &steps::Knee) -> f64 {
     let of = |wanted: &dyn Fn(f64) -> bool| -> Vec<f64> {
         rates.iter().filter(|p| wanted(p.x)).flat_map(|p| p.figures.iter().copied()).collect()

@@ -213,8 +213,8 @@ fn line(summary: &Summary, found: &Found) -> String {
     )
 }
 
-/// Adds the features to the charts that show their series: steps by message size as marks in the lines, and features
-/// by buffer size as sentences among the findings.
+/// Adds the features to the charts that show their series: steps by message size as marks in the lines, and features by
+/// socket buffer as sentences among the findings.
 pub fn mark(charts: &mut [Chart], summary: &Summary, shapes: &Shapes) {
     let over_buffers = shapes.found.iter().filter(|f| f.over == Over::SocketBuffer);
     for found in over_buffers.take(LINES_MAX) {

@@ -1,13 +1,13 @@
-//! Judges claims by confidence intervals. If an interval leaves a claim open, it estimates how many trials would decide
-//! it.
+//! Judges claims by confidence intervals, and estimates how many trials would decide a claim that its interval leaves
+//! open.
 
 use crossway_lab::stats::{Interval, TRIALS_AT_LEAST};
 
 use crate::estimate::Estimate;
 use crate::units::count;
 
-/// Figures count as equal if their ratio is at most this, whichever is larger. Curves in a printed diagram may differ
-/// by about this much and still seem to coincide.
+/// Two figures count as equal if the larger is at most this many times the smaller. Curves in a printed diagram may
+/// differ by about this much and still seem to coincide.
 const EQUAL_FACTOR: f64 = 1.25;
 /// Largest number of trials per case that is still practical to suggest.
 const TRIALS_AT_MOST: f64 = 2000.0;
@@ -31,7 +31,7 @@ pub(super) enum Call {
 impl Call {
     /// Returns [`Call::Open`] for a figure whose interval contains one or more of `bounds`, the edges of the claim. An
     /// interval narrows with the square root of the number of trials, so the number needed follows from the distances
-    /// of the median from these bounds.
+    /// of the median from these bounds. A figure with too few trials for an interval needs [`TRIALS_AT_LEAST`].
     pub(super) fn open(figure: &Estimate, bounds: &[f64]) -> Call {
         if !enough(figure) {
             return Call::Open(Some(TRIALS_AT_LEAST as u32));
@@ -50,7 +50,7 @@ impl Call {
     }
 
     /// Returns [`Call::Open`] after `n` trials, given an estimate that `needed` trials would decide the claim. Suggests
-    /// at least `n + 1` trials, and makes no suggestion if `needed` exceeds [`TRIALS_AT_MOST`].
+    /// at least `n + 1` trials, and makes no suggestion unless `needed` is from 1 to [`TRIALS_AT_MOST`].
     fn open_until(needed: f64, n: usize) -> Call {
         let decides = (1.0..=TRIALS_AT_MOST).contains(&needed);
         Call::Open(decides.then(|| (needed.ceil() as u32).max(n as u32 + 1)))
@@ -174,7 +174,8 @@ pub(super) fn mostly(calls: &[Call]) -> Call {
     }
 }
 
-/// Returns what the undecided sizes need. The median of what they need would decide half of them, which is enough.
+/// Returns [`Call::Open`] with the median of the numbers of trials that the undecided sizes need, which would decide
+/// half of them: that is enough. Returns [`Call::Lacking`] if no size needs more trials.
 fn still_open(calls: &[Call]) -> Call {
     let mut needed: Vec<u32> = calls
         .iter()
@@ -190,8 +191,8 @@ fn still_open(calls: &[Call]) -> Call {
 /// Minimum number of sizes that confirm a claim about all sizes.
 const SIZES_AT_LEAST: usize = 3;
 
-/// Judges a claim about all sizes by the judgement `call` of its sizes together and by those of the single sizes. If it
-/// holds at fewer than [`SIZES_AT_LEAST`] sizes, it is not confirmed, although it can be contradicted.
+/// Judges a claim about all sizes by the judgement `call` of its sizes together and by those of the single sizes. A
+/// claim that holds at fewer than [`SIZES_AT_LEAST`] sizes stays undecided; fewer sizes can still contradict it.
 pub(super) fn at_all_sizes(call: Call, sizes: &[Call]) -> Call {
     match call {
         Call::Holds if number_of(sizes, Call::Holds) < SIZES_AT_LEAST => still_open(sizes),

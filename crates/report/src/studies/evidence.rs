@@ -118,8 +118,8 @@ impl<'a> Pair<'a> {
         self.tipc.iter().any(spec)
     }
 
-    /// Returns a remark that [`load`] is the CPU time of the roles alone if the hosts' counters were not read in some
-    /// trial; otherwise an empty text.
+    /// If a host's counters were not read in some trial, returns a remark that [`load`] is then the CPU time of the
+    /// roles alone; otherwise an empty text.
     pub(super) fn uncounted(&self) -> &'static str {
         let counted = |r: &&Record| {
             r.roles.iter().all(|role| r.host_cpu.iter().any(|host| host.host == role.host))
@@ -206,7 +206,7 @@ pub(super) fn rate(record: &Record) -> Option<f64> {
 
 /// Returns the busy share of the CPUs of a role's host, including soft interrupts (item T9 of the Toshiba study). If
 /// the host's counters were not read, it is the role's own CPU time over the wall time, which leaves out the kernel's
-/// protocol work in soft interrupts.
+/// protocol work in soft interrupts. `None` if the share is too small to be measured.
 pub(super) fn load(record: &Record, role: &str) -> Option<f64> {
     let wall = record.throughput.map(|t| t.wall_ns as f64).filter(|w| *w > 0.0)?;
     let meters = record.roles.iter().find(|r| r.role == role || r.role.starts_with(role))?;
@@ -222,7 +222,7 @@ pub(super) fn load(record: &Record, role: &str) -> Option<f64> {
 }
 
 /// Returns the packets per message sent by the host of the sender or client, and by the other host, without loopback;
-/// `None` if both roles are on one host.
+/// `None` if both roles are on one host, or no packets or messages were counted.
 pub(super) fn packets_each_way(record: &Record) -> Option<(f64, f64)> {
     let messages = record.counts.map(|c| c.received as f64).filter(|n| *n > 0.0)?;
     let (first, last) = (record.roles.first()?, record.roles.last()?);

@@ -95,8 +95,8 @@ pub struct Finding {
     pub verdict: Verdict,
     /// If undecided, about how many trials per case would decide it; `None` if that cannot be estimated.
     pub trials_needed: Option<u32>,
-    /// Whether it is undecided because a median lies so close to the bound that no practical number of trials would
-    /// decide it.
+    /// Whether the finding is undecided because a median lies so close to the bound that no practical number of trials
+    /// would decide it.
     pub on_bound: bool,
     /// The reason for the verdict.
     pub why: String,
@@ -173,7 +173,7 @@ impl Claim {
 pub struct Study {
     /// Name of the plan that repeats the study; also the anchor on the page.
     pub plan: &'static str,
-    /// Number of trials per case in this run's plan.
+    /// Maximum number of trials per case in this run's plan.
     pub trials: u32,
     /// Title of the study.
     pub title: &'static str,

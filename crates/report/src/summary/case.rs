@@ -164,7 +164,7 @@ pub struct Case {
     /// Whether the cores of the case's roles changed during the run or differ from those of competing cases, judged by
     /// the cache-line round trip. If so, the rank of the case may be due to the machine.
     pub cores_moved: bool,
-    /// Cache-line round trip between the roles' cores, measured before the trials, nanoseconds.
+    /// Cache-line round trip between the roles' cores, measured before each trial, nanoseconds.
     pub cache_line_ns: Option<Estimate>,
     /// Time of a bare blocking exchange between the roles' CPUs, measured between the trials, nanoseconds.
     pub blocking_exchange_ns: Option<Estimate>,

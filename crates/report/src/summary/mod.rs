@@ -193,7 +193,8 @@ impl Summary {
         }
     }
 
-    /// Returns the indices of the contender and the setting of a record; `None` if the record's trial has no figure.
+    /// Returns the indices of the contender and the setting of a record; `None` if no case with figures has that
+    /// contender or that setting.
     pub fn place_of(&self, record: &Record) -> Option<(usize, usize)> {
         let key = key(record);
         let contender = self.contenders.iter().position(|c| *c == key.contender)?;

@@ -32,8 +32,8 @@ impl<'a> UsualCores<'a> {
         UsualCores(lines.into_iter().filter_map(median).collect())
     }
 
-    /// Returns whether the cache-line round trip changed during a trial of this case that is not degraded, or differs
-    /// from that of the competing cases.
+    /// Returns whether the cache-line round trip changed during one of the case's trials, or differs from that of the
+    /// competing cases; degraded trials are ignored.
     pub(super) fn moved(&self, key: &Key, trials: &[&Record]) -> bool {
         let usual = self.0.get(&competition(key)).copied();
         let own = stats::median(&cache_line_ns(trials));

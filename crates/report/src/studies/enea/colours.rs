@@ -16,8 +16,7 @@ use crate::units::three_digits;
 /// The file beside a run's records that overrides the thresholds.
 pub(crate) const THRESHOLDS: &str = "thresholds.json";
 
-/// Thresholds for green and red; what lies between them is yellow. All are factors relative to the best (1), except the
-/// last.
+/// Thresholds for green and red; what lies between them is yellow. All are factors, except the last.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Thresholds {

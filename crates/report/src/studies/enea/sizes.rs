@@ -159,7 +159,7 @@ fn pipe_drop(evidence: &Evidence<'_>, loaded: bool) -> Finding {
     claim.judged(PLACE, figures, above(&drop, DROP), pipe_buffer(evidence, loaded))
 }
 
-/// Says how much the pipe's buffer held in the trials around 64 KiB.
+/// States the pipe's capacity in the trials with sizes around 64 KiB.
 fn pipe_buffer(evidence: &Evidence<'_>, loaded: bool) -> String {
     let around = |r: &Record| {
         [57_344, 66_560].iter().any(|bytes| one_way(r, *bytes, Placement::OtherCore))
