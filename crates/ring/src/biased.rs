@@ -84,7 +84,7 @@ impl Drop for Inside<'_> {
 }
 
 impl<T> Owner<T> {
-    /// Uses the value, after waiting for a visitor to leave.
+    /// Calls `work` with the value and the flags. Waits first if a visitor is inside.
     #[inline]
     pub fn with<R>(&mut self, work: impl FnOnce(&mut T, Flags<'_>) -> R) -> R {
         let shared = &*self.0;
@@ -128,7 +128,8 @@ impl Drop for Visiting<'_> {
 }
 
 impl<T> Visitor<T> {
-    /// Uses the value if the owner is outside; returns `None` if the owner is inside.
+    /// Calls `work` with the value if the owner is outside; returns `None` if the owner is inside or the heavy fence
+    /// fails. Waits for another visitor to leave.
     pub fn try_visit<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let shared = &*self.0;
         // An owner that is inside anyway is not disturbed. Whether one that seems to be outside is, is decided below.

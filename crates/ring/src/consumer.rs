@@ -75,7 +75,8 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         &self.memory
     }
 
-    /// Passes the next message to `read`, if there is one now. A message longer than `room` stays in the ring.
+    /// Passes the next message to `read`, if there is one now. A message longer than `room` bytes stays in the ring and
+    /// results in [`RecvError::TooSmall`].
     #[inline]
     pub fn try_recv_with<R>(
         &mut self,

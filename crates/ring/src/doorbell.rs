@@ -61,7 +61,7 @@ pub const QUIET: u32 = 0;
 pub const RINGING: u32 = 1;
 /// A bell is in the socket.
 pub const RUNG: u32 = 2;
-/// A consumer is removing the bell, or leaves it there if it finds that the ring is not empty.
+/// A consumer checks whether the ring is empty; if so, it removes the bell.
 pub const EATING: u32 = 3;
 /// Flag: a consumer waits to receive the next bell.
 pub const AWAITED: u32 = 4;

@@ -117,8 +117,8 @@ impl HeapReader {
         self.head
     }
 
-    /// Passes the next message to `read`, and frees its space; the writer has announced the message and its length
-    /// `len`. Also returns whether the writer sleeps and must be woken.
+    /// Passes the next message, which the writer has announced with its length `len`, to `read`, and frees its space.
+    /// Also returns whether the writer sleeps and must be woken.
     ///
     /// # Panics
     /// If `len` exceeds the length of the longest message.

@@ -149,7 +149,8 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Whether the time limit has passed.
+    /// Whether the time limit has passed. Reads the clock at every 16th call only; the time begins at the first
+    /// reading.
     #[inline]
     pub fn is_over(&mut self) -> bool {
         self.spins = self.spins.wrapping_add(1);

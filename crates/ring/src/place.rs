@@ -7,8 +7,8 @@ use crate::layout::LINE;
 /// Messages up to this length in bytes are copied so that the line with the header is written last.
 const SMALL: usize = 256;
 
-/// Copies a message into the ring. The consumer watches the line in which the record starts; if the copy began there,
-/// the line would travel to the consumer and back before the header is stored.
+/// Copies a message into the ring; `to` must be as long as `msg`. The consumer watches the line in which the record
+/// starts; if the copy began there, the line would travel to the consumer and back before the header is stored.
 #[inline]
 pub fn copy_in(to: &mut [u8], msg: &[u8]) {
     let first = to.as_ptr().addr().wrapping_neg() % LINE;

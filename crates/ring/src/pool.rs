@@ -81,7 +81,7 @@ struct Own {
 }
 
 impl Own {
-    /// Takes the first free range that is long enough.
+    /// Takes `units` from the first free range that is long enough; `None` if none is.
     fn take(&mut self, units: u32) -> Option<Reference> {
         let (at, have) =
             self.free.iter().find(|(_, have)| **have >= units).map(|(a, h)| (*a, *h))?;
@@ -116,7 +116,7 @@ struct Shared {
     /// The first unit of this end's half.
     start: u32,
     own: Mutex<Own>,
-    /// The peer's blocks that this end has.
+    /// The peer's blocks that this end holds.
     foreign: Mutex<Ranges>,
 }
 
@@ -210,8 +210,8 @@ impl Pool {
         Ok(Pool(Arc::new(Shared { mapping, half, start, own: Mutex::new(own), foreign })))
     }
 
-    /// Allocates a block of at least `len` bytes from this end's half; `None` if there is none now. The block still
-    /// contains whatever earlier messages between the two ends left there.
+    /// Allocates a block of at least `len` bytes from this end's half; `None` if no free range is long enough now. The
+    /// block still contains whatever earlier messages between the two ends left there.
     pub fn alloc(&self, len: usize) -> Option<Block> {
         let units = u32::try_from(len.div_ceil(UNIT).max(1)).ok()?;
         let mut own = locked(&self.0.own);
@@ -274,7 +274,7 @@ impl Pool {
     }
 }
 
-/// A block of a pool that belongs to this end; dropping it frees it.
+/// A block of a pool that this end holds, from either half; dropping it frees it.
 #[derive(Debug)]
 pub struct Block {
     pool: Arc<Shared>,
@@ -287,7 +287,7 @@ impl Block {
         self.place
     }
 
-    /// Hands the block over to the peer, to which its reference has been passed.
+    /// Hands the block over to the peer. Call it after its reference was passed to the peer.
     pub fn lend(self) {
         if self.pool.is_own(self.place) {
             locked(&self.pool.own).lent.insert(self.place.at, self.place.units);

@@ -94,6 +94,9 @@ impl FreeWords {
     pub const OFFSET: usize = 2 * size_of::<Control>();
 
     /// The free words of a mapping of [`Dimensions::pieces`].
+    ///
+    /// # Panics
+    /// If the mapping is shorter than a page.
     pub fn new(mapping: Arc<Mapping>) -> Self {
         assert!(mapping.len() >= page(), "the mapping is too short for its control words");
         FreeWords { mapping }

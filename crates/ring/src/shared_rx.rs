@@ -155,7 +155,7 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         unsafe { self.rx.memory.with(start, front.len, |bytes| read(&bytes[front.taken..])) }
     }
 
-    /// Takes the given number of bytes of the rest of a record; taking all of them takes the record.
+    /// Takes `bytes` bytes of the rest of a record; taking all of the rest takes the record.
     #[inline]
     pub fn take_part(&mut self, front: &Front, bytes: usize) {
         if bytes >= front.left() {

@@ -7,8 +7,8 @@ use crate::sync::{AtomicU32, Ordering};
 
 /// Announces that a consumer will wait by receiving a bell, and then take one message of up to `takes` bytes. The
 /// consumer must have the turn and have seen the ring empty. If `spins` is set, it spins first and calls
-/// [`stop_spinning`] afterwards. Returns false if it must not wait in this way, because a bell is in the socket or
-/// another consumer is already waiting in this way.
+/// [`stop_spinning`] afterwards. Returns false if it must not wait in this way, because a bell is in the socket or on
+/// its way, or another consumer is already waiting in this way.
 ///
 /// A message published in the meantime is not missed: its producer also changes the word, either before this call
 /// (which then fails) or after it (and then rings for this consumer).
@@ -51,8 +51,8 @@ pub fn end_wait<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::Error> {
     settle(word, bells)
 }
 
-/// Ends the wait of a consumer before a bell was sent for it. Returns false if a bell was sent: the consumer must then
-/// call [`give_up`].
+/// Ends the wait of a consumer before a bell was sent for it. Returns false if a bell may have been sent: the consumer
+/// must then call [`give_up`].
 pub fn withdraw(word: &AtomicU32) -> bool {
     let seen = word.load(Ordering::Acquire);
     seen & AWAITED != 0
