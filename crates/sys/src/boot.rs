@@ -33,7 +33,8 @@ pub fn move_mount(from: &Path, to: &Path) -> Result<(), OsError> {
         .map_err(|e| OsError::new("mount", format!("{} to {}", from.display(), to.display()), e))
 }
 
-/// Makes `new` the root directory of every process; the old root appears at `old`, a directory inside `new`.
+/// Makes `new` the root directory of this mount namespace and of its processes, and the working directory of this
+/// process. The old root appears at `old`, a directory inside `new`.
 ///
 /// # Errors
 /// The kernel refuses the change.

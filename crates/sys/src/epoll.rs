@@ -16,9 +16,10 @@ pub struct Ready {
     pub token: u64,
     /// There is data to read, or the end of the stream.
     pub readable: bool,
-    /// There is room to write.
+    /// There is room to write, or the descriptor is hung up or in error.
     pub writable: bool,
-    /// The peer has shut down its sending side; data it sent before may still be unread.
+    /// The peer has shut down its sending side, or the descriptor is hung up or in error; data sent before may still be
+    /// unread.
     pub ended: bool,
 }
 

@@ -46,8 +46,8 @@ fn transmit(
     retry_on_intr(|| sendmsg(socket.as_fd(), &parts, &mut control, flags))
 }
 
-/// Receives bytes and the descriptors attached to them (set to close on exec); returns the number of bytes, 0 at the
-/// end of the stream.
+/// Receives bytes, and appends the descriptors attached to them (set to close on exec) to `fds`. Returns the number of
+/// bytes, 0 at the end of the stream.
 pub fn recv(socket: impl AsFd, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, OsError> {
     receive(socket, bytes, fds, false).map_err(|e| OsError::new("recvmsg", "", e))
 }

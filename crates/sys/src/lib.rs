@@ -1,7 +1,8 @@
 //! Safe wrappers of operating-system calls. Does not depend on the rest of Crossway.
 //!
 //! All OS calls are made here, and all `unsafe` code is here except that of the rings, of the C interfaces and of the
-//! preload library. Every failing call returns an [`OsError`] that names the call, the object and the errno.
+//! preload library. A failing call returns an [`OsError`] that names the call, the object and the errno; calls on
+//! measured paths return the bare errno.
 #![allow(unsafe_code)]
 
 pub mod addresses;

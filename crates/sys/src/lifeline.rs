@@ -43,7 +43,7 @@ impl Lifeline {
         crate::poll::is_hung_up(&self.0).map_err(|e| OsError::new("poll", "lifeline", e))
     }
 
-    /// Sleeps until `fd` is readable, the peer has closed its end, or `timeout` has passed.
+    /// Sleeps until `fd` is readable, the peer has closed its end, `timeout` has passed, or a signal arrives.
     pub fn wait_readable(
         &self,
         fd: BorrowedFd<'_>,

@@ -49,7 +49,7 @@ impl Limits {
 /// The kernel's HARD_MSGSIZEMAX: the largest message, in bytes, for a process with `CAP_SYS_RESOURCE`.
 const HARD_MESSAGE_BYTES: usize = 16 << 20;
 
-/// The largest message in bytes that this process may request for a queue.
+/// The largest message in bytes that this process may request for a queue; 0 if the kernel has no queues.
 pub fn largest_message_bytes() -> usize {
     use rustix::thread::{CapabilitySet, capabilities};
     let privileged =
@@ -159,7 +159,7 @@ impl MessageQueue {
     }
 
     /// Receives the oldest message of the highest priority; returns its length and priority, or `None` when no message
-    /// arrived in time. `buffer` must be as large as the queue's largest message, otherwise the kernel fails with
+    /// arrived in time. `buffer` must be as large as the queue's largest message, otherwise the call fails with
     /// `EMSGSIZE`.
     pub fn receive(
         &self,

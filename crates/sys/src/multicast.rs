@@ -22,8 +22,8 @@ pub fn interface_index(fd: impl AsFd, name: &str) -> Result<u32, OsError> {
     netdevice::name_to_index(fd, name).map_err(|e| OsError::new("ioctl(SIOCGIFINDEX)", name, e))
 }
 
-/// Joins a multicast group on one interface. The socket then receives no datagrams for other groups, and none for this
-/// group that arrive on other interfaces.
+/// Joins a multicast group on one interface. An IPv4 socket then receives no datagrams for groups that it has not
+/// joined, and none for this group that arrive on other interfaces; an IPv6 socket must be bound to the group for that.
 ///
 /// Errors: the errno of the option that failed; `EINVAL` when group and interface belong to different
 /// address families.

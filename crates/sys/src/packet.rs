@@ -95,7 +95,8 @@ pub(crate) fn bind_to_interface(
     socket::bind(fd, &link_layer(index, ether_type), name)
 }
 
-/// The hardware address in an AF_PACKET address; `None` if the family or the length is not that of Ethernet.
+/// The hardware address in an AF_PACKET address; `None` if the address is of another family, or its hardware address
+/// does not have 6 bytes.
 pub fn hardware_address(address: &Address) -> Option<[u8; 6]> {
     let len = address.addr_len() as usize;
     if address.address_family() != AddressFamily::PACKET || len < size_of::<libc::sockaddr_ll>() - 2

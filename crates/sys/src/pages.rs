@@ -95,8 +95,8 @@ pub struct View {
 impl View {
     /// Maps the first `len` bytes of `fd`, a memfd of `size` bytes.
     ///
-    /// Errors: `EINVAL` when `fd` does not have that size, or is not sealed. The owner of unsealed memory could shrink
-    /// it, and our access would then raise `SIGBUS`.
+    /// Errors: `EINVAL` when `fd` does not have that size or is not sealed, or `len` exceeds `size`. The owner of
+    /// unsealed memory could shrink it, and our access would then raise `SIGBUS`.
     pub fn new(fd: BorrowedFd<'_>, size: usize, len: usize) -> Result<View, OsError> {
         let error = |e| OsError::new("mmap", format!("a memfd of {size} bytes, sealed"), e);
         if len > size || !is_sealed(fd, size)? {

@@ -202,7 +202,7 @@ fn paranoid() -> Option<i32> {
     std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?.trim().parse().ok()
 }
 
-/// Checks whether the hardware counters work here.
+/// Checks whether hardware counters work here, by starting one for cycles.
 ///
 /// # Errors
 /// Why they do not.

@@ -86,8 +86,8 @@ pub fn own_session(command: &mut Command) {
     }
 }
 
-/// When a process started, in clock ticks after boot; `None` if there is no such process. Together with the pid this
-/// identifies a process uniquely.
+/// When a process started, in clock ticks after boot; `None` if there is no such process, or only its zombie. Together
+/// with the pid this identifies a process uniquely.
 pub fn started_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the command in parentheses and may contain anything, so fields are counted after its last
@@ -100,8 +100,8 @@ pub fn started_ticks(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// Kills the process that has this pid and this start time, if it still runs, and waits until it is dead. It never
-/// kills another process: the descriptor pins the process while its start time is compared.
+/// Kills the process that has this pid and this start time, if it still runs, and waits until it is dead, at most for 5
+/// seconds. It never kills another process: the descriptor pins the process while its start time is compared.
 pub fn kill_exactly(pid: u32, started: u64) {
     let Some(process) = open_exactly(pid, started) else { return };
     if pidfd_send_signal(&process, Signal::KILL).is_err() {
@@ -200,8 +200,8 @@ pub enum Limited {
     LockedMemory,
 }
 
-/// Sets the soft limit of another process of this user (prlimit). Without privilege, `to` can be at most its hard
-/// limit.
+/// Sets the soft limit of process `pid` to `to` (prlimit), and its hard limit to that of this process, or to `to` if
+/// that is higher. Raising a hard limit needs privilege.
 pub fn set_limit(pid: u32, what: Limited, to: u64) -> Result<(), OsError> {
     let resource = match what {
         Limited::Descriptors => Resource::Nofile,

@@ -110,8 +110,9 @@ impl Inbox {
         Self { controls: Some(Box::new([Control::EMPTY; MOST])), ..Self::new(largest) }
     }
 
-    /// Receives the messages that are available, at most [`MOST`], without waiting; returns how many. The end of the
-    /// stream is a message of length 0. Fewer than [`MOST`] means that the queue was empty at that moment.
+    /// Receives the messages that are available, at most [`MOST`], without waiting; returns how many, or EAGAIN if
+    /// there are none. The end of the stream is a message of length 0. Fewer than [`MOST`] means that the queue was
+    /// empty at that moment.
     pub fn receive(&mut self, fd: impl AsFd) -> Result<usize, Errno> {
         self.receive_up_to(fd, MOST)
     }
@@ -177,8 +178,9 @@ impl Inbox {
         (!truncated).then(|| &mut self.bytes[n * self.stride..][..len])
     }
 
-    /// The datagrams that were joined into message `n`; just one if it was not joined. A segment length that does not
-    /// match the message yields segments that nobody sent, but never bytes of other messages.
+    /// The datagrams that were joined into message `n`; just one if it was not joined, and `None` as for
+    /// [`Inbox::get`]. A segment length that does not match the message yields segments that nobody sent, but never
+    /// bytes of other messages.
     pub fn segments_mut(&mut self, n: usize) -> Option<impl Iterator<Item = &mut [u8]>> {
         let segment = self.segments[n];
         let bytes = self.get_mut(n)?;

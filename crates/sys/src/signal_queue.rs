@@ -285,7 +285,8 @@ fn block(signal: i32) -> Result<(), OsError> {
     }
 }
 
-/// Blocks every real-time signal in the calling thread, and so in every thread and process that it starts from now on.
+/// Blocks every real-time signal but the highest, which [`crate::interrupt`] uses, in the calling thread, and so in
+/// every thread and process that it starts from now on.
 pub fn block_all() -> Result<(), OsError> {
     (libc::SIGRTMIN()..libc::SIGRTMAX()).try_for_each(block)
 }

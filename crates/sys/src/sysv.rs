@@ -134,7 +134,7 @@ impl Semaphores {
         }
     }
 
-    /// Removes the set. Succeeds if it is already removed.
+    /// Removes the set if it still exists. Errors are ignored.
     pub fn remove(&self) {
         // SAFETY: IPC_RMID reads no fourth argument and touches no memory of this process.
         unsafe { libc::semctl(self.id, 0, libc::IPC_RMID) };

@@ -171,7 +171,8 @@ impl SysvQueue {
         Ok(())
     }
 
-    /// Sends the first `len` bytes of the envelope as a message of type `kind`, which must be above zero.
+    /// Sends the first `len` bytes of the envelope as a message of type `kind`, which must be above zero. Panics if the
+    /// envelope is smaller.
     pub fn send(
         self,
         envelope: &mut Envelope,

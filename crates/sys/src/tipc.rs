@@ -62,7 +62,7 @@ impl TipcAddress {
         })
     }
 
-    /// Decodes the AF_TIPC address in `any`; `None` for another family.
+    /// Decodes the AF_TIPC address in `any`; `None` for another family or an unknown type of address.
     pub fn from_any(any: &SocketAddrAny) -> Option<Self> {
         let raw = tipc_raw::bytes(any).ok()?;
         let word = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
@@ -147,7 +147,8 @@ pub fn return_undeliverable(fd: impl AsFd) -> Result<(), OsError> {
     set_option(fd, SocketOption::DestinationDroppable, 0)
 }
 
-/// Sets how long connect waits for the peer's accept; the kernel stores milliseconds in 16 bits.
+/// Sets how long connect waits for the peer's accept. `limit` is clamped to 1 to 65,535 ms, because the kernel stores
+/// milliseconds in 16 bits.
 pub fn set_connect_timeout(fd: impl AsFd, limit: std::time::Duration) -> Result<(), OsError> {
     let ms = limit.as_millis().clamp(1, u16::MAX.into()) as u32;
     set_option(fd, SocketOption::ConnectTimeout, ms)

@@ -287,7 +287,7 @@ impl Topology {
             .filter(move |c| c.kind != CacheKind::Instruction && c.cpus.contains(&cpu))
     }
 
-    /// The size in bytes of the largest data cache that no other core shares; `None` if no caches are listed.
+    /// The size in bytes of the largest data cache that no other core shares; `None` if none is known.
     pub fn private_cache_bytes(&self, cpu: u32) -> Option<u64> {
         let siblings = &self.cpu(cpu)?.siblings;
         self.data_caches(cpu)
@@ -296,7 +296,7 @@ impl Topology {
             .max()
     }
 
-    /// The size in bytes of the last-level cache; `None` if no caches are listed.
+    /// The size in bytes of the last-level cache of a CPU; `None` if unknown.
     pub fn last_level_bytes(&self, cpu: u32) -> Option<u64> {
         self.data_caches(cpu).max_by_key(|c| c.level).and_then(|c| c.size_bytes)
     }
@@ -333,7 +333,7 @@ impl Topology {
         pairs
     }
 
-    /// The first pair of CPUs in two different cores for which `wanted` returns true.
+    /// The first pair of different CPUs this process may run on for whose relation `wanted` returns true.
     pub fn find_pair(&self, wanted: impl Fn(&Relation) -> bool) -> Option<(u32, u32)> {
         self.pairs().into_iter().find(|(a, b)| self.relation(*a, *b).is_some_and(|r| wanted(&r)))
     }

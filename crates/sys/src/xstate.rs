@@ -68,9 +68,9 @@ const PAGES: usize = 6;
 const NEEDLE: u8 = b'q';
 const HAY: u8 = b'-';
 
-/// Whether the C library's string functions return correct results in this process. They use the widest registers that
-/// the CPU has. Each function runs over untouched pages, because a page fault in the middle of a function exposes a
-/// kernel that does not preserve these registers.
+/// Checks that the C library's string functions return correct results in this process. They use the widest registers
+/// that the CPU has. Each function runs over untouched pages, because a page fault in the middle of a function exposes
+/// a kernel that does not preserve these registers.
 ///
 /// # Errors
 /// The first wrong result, or a failed memory allocation.

@@ -21,8 +21,8 @@ pub use wake::{WakeKind, wake_times};
 
 use crate::{OsError, affinity};
 
-/// A pair of loops gives up when it has made no progress for this long, because something else occupies one of the
-/// CPUs.
+/// How long after its start a pair of loops stops waiting for each other and gives up: something else occupies one of
+/// the CPUs then.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
 
 /// Keeps data written by different threads on distant cache lines: prefetchers fetch lines in pairs, some in fours.

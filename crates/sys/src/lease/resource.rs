@@ -72,7 +72,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// Removes the object. Succeeds if it no longer exists.
+    /// Removes the object if it still exists. Errors are ignored.
     pub fn remove(&self) {
         match self {
             Resource::Path { path } => {

@@ -175,7 +175,7 @@ pub fn connect(fd: impl AsFd, address: &Address) -> Result<(), Errno> {
     }
 }
 
-/// Starts to listen for connections, with a queue of at most `backlog`.
+/// Starts to listen for connections, with a queue of at most `backlog` connections.
 pub fn listen(fd: impl AsFd, backlog: i32) -> Result<(), OsError> {
     rustix::net::listen(fd, backlog).map_err(|e| OsError::new("listen", "", e))
 }
@@ -191,7 +191,8 @@ pub fn accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Accepts the next connection of a non-blocking socket ([`set_nonblocking`]).
+/// Accepts the next connection of a non-blocking socket ([`set_nonblocking`]); EAGAIN if there is none. The accepted
+/// socket is non-blocking, too.
 pub fn try_accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
     loop {
         match rustix::net::accept_with(&fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {

@@ -16,10 +16,10 @@ pub enum Lines {
 }
 
 /// Measures round trips between two CPUs: nanoseconds per round trip for each of at most `batches` batches of `rounds`
-/// round trips. They are measured with a pause between two looks at the line and without one, and the times of the
-/// faster way are returned: without pauses, a waiting CPU delays the other one if both are threads of one core, or if
-/// its looks slow down the write that it waits for; where a pause takes long, it delays the answer. On a busy machine the two loops seldom run at the same time: after
-/// [`GIVE_UP_AFTER`](super::GIVE_UP_AFTER) the batches completed by then are returned.
+/// round trips. Measures twice, with and without a pause between two looks at the line, and returns the times of the
+/// faster way. Without pauses, a waiting CPU delays the other one if both are threads of one core, or if its looks slow
+/// down the write that it waits for. A long pause delays the answer. On a busy machine the two loops seldom run at the
+/// same time: after [`GIVE_UP_AFTER`](super::GIVE_UP_AFTER) the batches completed by then are returned.
 ///
 /// # Errors
 /// A CPU cannot be used, or other programs occupied one of them so much that no batch was completed.

@@ -46,8 +46,7 @@ pub fn call_times(kind: CallKind, batches: usize, rounds: usize) -> Vec<f64> {
 }
 
 /// Measures nanoseconds per copy of `bytes` bytes for each of `batches` batches of `rounds` copies. Source and target
-/// stay the same, so that data that fits a cache stays in it. Two words of the copy are read back, so that the compiler
-/// cannot omit any copy.
+/// stay the same, so that data that fits a cache stays in it.
 pub fn memcpy_times(bytes: usize, batches: usize, rounds: usize) -> Vec<f64> {
     let from = vec![1u8; bytes];
     let mut to = vec![0u8; bytes];
