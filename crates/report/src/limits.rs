@@ -102,8 +102,9 @@ impl Limits {
         case.cache_line_ns.or_else(pair).map(|ns| ("cache-line round trip", ns))
     }
 
-    /// Returns the limit that bounds a contender's throughput: name and bytes per second. Readings between the trials
-    /// are preferred to those from before the run.
+    /// Returns the limit that bounds a contender's throughput: name and bytes per second. If two copies are faster than
+    /// one, they are the limit of one copy, too. Readings between the trials are preferred to those from before the
+    /// run.
     pub(crate) fn throughput_limit(
         &self,
         contender: &Contender,

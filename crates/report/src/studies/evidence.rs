@@ -8,8 +8,9 @@ use crate::estimate::Estimate;
 use crate::run::Run;
 use crate::steps::Shapes;
 
-/// The TIPC mechanisms, the preferred one first. The studies used TIPC's SOCK_STREAM, because it corresponds to TCP
-/// (item T1 of the Toshiba study). The mechanism over the user-space node is used if no kernel has TIPC.
+/// The TIPC mechanisms; if both have equally many trials, the first is preferred. The studies used TIPC's SOCK_STREAM,
+/// because it corresponds to TCP (item T1 of the Toshiba study). The mechanism over the user-space node serves runs in
+/// which no kernel has TIPC.
 const TIPC: [&str; 2] = [TIPC_IN_KERNEL, "tipc-node-stream"];
 pub(super) const TIPC_IN_KERNEL: &str = "tipc-kernel-stream";
 const TCP: &str = "tcp";
@@ -89,7 +90,7 @@ impl<'a> Evidence<'a> {
         pairs.into_iter().map(|(_, pair)| pair).next()
     }
 
-    /// Explains why there is no pair of trials, and which command would measure it.
+    /// Explains why there is no pair of trials, and which remedy or command would provide it.
     pub(super) fn missing(&self, what: &str, plan: &str) -> String {
         let told = self
             .run

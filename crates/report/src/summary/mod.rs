@@ -61,7 +61,7 @@ pub struct Loss {
 pub struct Summary {
     /// The contenders, ordered by family and name.
     pub contenders: Vec<Contender>,
-    /// The settings, the one with the most cases first.
+    /// The settings: first those without load, then those with fewer background workloads, then those with more cases.
     pub settings: Vec<Setting>,
     /// The cases, ordered by contender, workload, size and setting.
     pub cases: Vec<Case>,
