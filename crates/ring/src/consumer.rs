@@ -95,8 +95,9 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         Ok(result)
     }
 
-    /// Announces a sleep and checks for a message once more, for callers that sleep by other means. Returns false if
-    /// there is none; the producer of the next message will then reset this end's state word and ring the bell.
+    /// Announces a sleep, for callers that sleep by other means, and checks for a message once more. If there is one,
+    /// withdraws the announcement and returns true. If the result is false, the producer of the next message will reset
+    /// this end's state word and ring the bell.
     pub fn announce_sleep(&mut self) -> Result<bool, RecvError> {
         Ok(self.arm()?.is_some())
     }

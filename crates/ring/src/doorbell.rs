@@ -145,9 +145,10 @@ const fn given(awaited: u32) -> u32 {
     awaited & !AWAITED | GIVEN
 }
 
-/// Announces what the producer has just published. Does not ring if a bell is in the socket already, or if `is_taken`
-/// returns true because everything has been taken under an earlier bell. `is_for_one` is passed a number of bytes; it
-/// returns whether a consumer that takes one message of at most this size takes everything in the ring.
+/// Announces what the producer has just published. Does not ring if a bell is in the socket already, if `is_taken`
+/// returns true because everything has been taken under an earlier bell, or for a consumer that spins. `is_for_one` is
+/// passed a number of bytes; it returns whether a consumer that takes one message of at most this size takes everything
+/// in the ring.
 ///
 /// # Errors
 /// The errors of `ring`. The caller must then call this function again.
