@@ -207,11 +207,13 @@ pub fn set_limit(pid: u32, what: Limited, to: u64) -> Result<(), OsError> {
         Limited::Descriptors => Resource::Nofile,
         Limited::LockedMemory => Resource::Memlock,
     };
-    let failed = |e| OsError::new("prlimit", format!("process {pid}"), e);
+    let failed = |e: std::io::Error| OsError::new("prlimit", format!("process {pid}"), e);
     let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // Without a process, prlimit would set the limit of this one.
+    let id = id.ok_or_else(|| failed(std::io::Error::from_raw_os_error(libc::ESRCH)))?;
     let now = getrlimit(resource);
     let limit = Rlimit { current: Some(to), maximum: now.maximum.map(|most| most.max(to)) };
-    prlimit(id, resource, limit).map(drop).map_err(failed)
+    prlimit(Some(id), resource, limit).map(drop).map_err(|e| failed(e.into()))
 }
 
 /// Duplicates a descriptor of another process (pidfd_getfd, Linux 5.6). The caller needs permission to trace that

@@ -38,7 +38,8 @@ impl Segment {
         if unsafe { libc::shmctl(id, libc::IPC_STAT, &raw mut status) } < 0 {
             return Err(OsError::last("shmctl(IPC_STAT)", object()));
         }
-        if status.shm_segsz < len {
+        // A longer one would be attached over what lies beyond the range that is reserved for `len` bytes.
+        if status.shm_segsz != len {
             let why = format!("it has {} bytes instead of {len}", status.shm_segsz);
             return Err(OsError::new("shmctl(IPC_STAT)", object(), std::io::Error::other(why)));
         }

@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{self};
@@ -168,7 +169,11 @@ pub fn connect(fd: impl AsFd, address: &Address) -> Result<(), Errno> {
         // The handshake continues after a signal. Calling connect again would return EALREADY, so wait for its
         // end.
         Err(Errno::INTR) => {
-            crate::poll::wait_ready(&fd, crate::poll::Interest::Writable, None)?;
+            let limit = sockopt::socket_timeout(&fd, sockopt::Timeout::Send)?;
+            let until = limit.map(|limit| Instant::now() + limit);
+            if !crate::poll::wait_ready(&fd, crate::poll::Interest::Writable, until)? {
+                return Err(Errno::INPROGRESS);
+            }
             sockopt::socket_error(&fd)?
         }
         outcome => outcome,
