@@ -46,8 +46,8 @@ impl Lines {
         Lines { unit, begun: now, last: now }
     }
 
-    /// Returns a progress line, given that `over` of `all` units are finished; `None` if the last line is less than
-    /// `every` ago or all units are finished.
+    /// Returns a progress line, given that `over` of `all` units are finished; `None` if all are finished, or if less
+    /// than `every` has passed since the last line or the start.
     fn after(&mut self, over: u64, all: u64, every: Duration) -> Option<String> {
         if self.last.elapsed() < every || over >= all {
             return None;
@@ -197,7 +197,7 @@ impl Progress {
         }
     }
 
-    /// Starts to show the progress of this number of trials.
+    /// Starts to show the progress of a run of `trials` trials.
     pub(crate) fn begin(&mut self, trials: u64) {
         if self.quiet {
             return;
@@ -279,8 +279,8 @@ fn bar(trials: u64, colour: bool) -> ProgressBar {
     bar
 }
 
-/// Returns the bar's estimate of the time left; empty before the first trial is finished, because there is nothing to
-/// estimate from.
+/// Formats the estimated time left, `eta`, for the bar; empty before the first trial is finished, because there is
+/// nothing to estimate from.
 fn left(over: u64, eta: Duration) -> String {
     if over == 0 { String::new() } else { format!("  {:#} left", HumanDuration(eta)) }
 }

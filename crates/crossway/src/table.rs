@@ -124,9 +124,9 @@ impl Grid {
         self.texts(column).map(of_text).max().unwrap_or(0)
     }
 
-    /// Returns the columns that are not wrapped, and whether all others are wide enough for their longest words. The
-    /// columns of figures and of short text are not wrapped if there is room for them. If there is not, only those of
-    /// figures are not wrapped; if there is no room for these either, all columns are wrapped.
+    /// Returns the columns that are not wrapped, and whether all others are wide enough for their longest words. If
+    /// there is room, these are the columns of figures and of short text; otherwise only those of figures; otherwise
+    /// none.
     fn whole_columns(&self, width: u16) -> (Vec<usize>, bool) {
         let widest =
             |column: usize| self.texts(column).map(|text| text.chars().count()).max().unwrap_or(0);

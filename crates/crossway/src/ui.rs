@@ -35,8 +35,8 @@ pub(crate) struct Ui {
     pub(crate) colour_stderr: bool,
     /// Width of standard output in columns.
     pub(crate) width: u16,
-    /// Width of standard error in columns. If it is neither a terminal nor has a requested width, lines are not wrapped,
-    /// so that each line of a log file is complete.
+    /// Width of standard error in columns. If standard error is not a terminal and COLUMNS is not set, lines are not
+    /// wrapped, so that each line of a log file is complete.
     pub(crate) width_stderr: u16,
     /// Level of detail: the number of `-v` options.
     pub(crate) verbose: u8,
@@ -107,7 +107,8 @@ impl Ui {
     }
 }
 
-/// Returns the width in columns: COLUMNS if it is set, else the width that the terminal reports, else `unknown`.
+/// Returns the width in columns: COLUMNS if it is a number, else the width that the terminal reports, else `unknown`;
+/// at least [`WIDTH_LEAST`].
 fn width(of: &Term, unknown: u16) -> u16 {
     let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let own = || of.size_checked().map(|(_, columns)| columns);
@@ -136,8 +137,8 @@ pub(crate) fn causes(error: &anyhow::Error) -> String {
 /// The exit code of the program if the reader of its output closes the pipe.
 static IF_CLOSED: AtomicU8 = AtomicU8::new(0);
 
-/// Records the exit code before the output is printed, so that `crossway compare ... | head` fails like `crossway
-/// compare`.
+/// Records the exit code for the answer `good` before the output is printed, so that `crossway compare ... | head`
+/// exits with the same code as `crossway compare`.
 pub(crate) fn decide(good: bool) {
     IF_CLOSED.store(if good { 0 } else { EXIT_NO }, Ordering::Relaxed);
 }

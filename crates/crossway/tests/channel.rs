@@ -205,7 +205,9 @@ impl TwoHosts {
         command
     }
 
-    /// Starts a listener on the first host, and on each host a program that sends to it, all with the same arguments.
+    /// Starts a listener on the first host, then on each host in turn a program that sends to it. Checks that the
+    /// program on the second host is connected by the mechanism `between`. `settings` gives each host's environment
+    /// variables.
     fn exchange(&self, settings: &dyn Fn(usize) -> Vec<(&'static str, String)>, between: &str) {
         let start = |n: usize, args: &[&str]| {
             let mut command = self.channel(n, args);

@@ -246,7 +246,8 @@ fn sizes_on_the_command_line_may_have_a_unit() {
     assert!(error(&crossway(dir.path(), &["limits", "--sizes", "65MiB"])).contains("64 MiB"));
 }
 
-/// Checks that each command rejects each of these values, and that the error message contains the example.
+/// Checks that each command rejects each of the values in `wrong`, and that the error message contains the option and
+/// `example`.
 fn rejects(commands: &[&str], wrong: &[&str], example: &str) {
     let dir = tempfile::tempdir().unwrap();
     for command in commands {

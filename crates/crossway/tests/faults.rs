@@ -26,7 +26,8 @@ fn measured(records: &[FaultRecord], fault: Fault) -> Vec<&FaultRecord> {
     records.iter().filter(|r| r.fault == fault && r.status == Status::Ok).collect()
 }
 
-/// Checks that every death is noticed, no message is made up, and nothing is left behind that must be removed by hand.
+/// Checks that a death was tried in each of `states`, that every death is noticed, that no message is made up, and that
+/// nothing is left behind that must be removed by hand.
 fn deaths_are_told(records: &[FaultRecord], states: &[State]) {
     let kills = measured(records, Fault::Kill);
     for state in states {

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 use spdx::{Expression, LicenseItem};
 
-/// Licences that require nothing but attribution.
+/// Licences that require at most attribution.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 const RECORD: &str = include_str!("data/record-schema-1.json");
 
-/// Creates a run of five trials of a pipe, with this median round trip in nanoseconds.
+/// Creates a run of five trials of a pipe, with this status and with median round trips of `p50` to `p50` + 4
+/// nanoseconds.
 fn write_run(dir: &Path, name: &str, p50: u64, status: &str) -> PathBuf {
     let record = |trial: u64| {
         let mut record: Value = serde_json::from_str(RECORD).expect("JSON");

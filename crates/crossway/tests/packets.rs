@@ -41,7 +41,8 @@ fn measure(plan: &str, more: &[&str]) -> Option<Vec<Record>> {
     Some(records)
 }
 
-/// Creates a network of the hosts `a` and `b`; returns it with the value for `--hosts`.
+/// Creates a network of the hosts `a` and `b`; returns it with the value for `--hosts`. Returns `None` and prints the
+/// reason if this machine cannot create hosts.
 fn up(name: &str, impairment: Impairment) -> Option<(Lab, String)> {
     let name = format!("{name}{:x}", std::process::id() % 0xfff);
     let link = Link { impairment, ..Link::default() };

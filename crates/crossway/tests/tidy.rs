@@ -26,7 +26,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace root")
 }
 
-/// Returns the files tracked by git: the path relative to the root, and the full path.
+/// Returns the files of the source tree, except those that git ignores: the path relative to the root, and the full
+/// path.
 fn tracked() -> Vec<(String, PathBuf)> {
     let out = std::process::Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])

@@ -158,7 +158,7 @@ impl Browser {
         self.on(page, "Input.dispatchKeyEvent", up);
     }
 
-    /// Returns exceptions, errors and warnings on the console, and messages of the browser itself.
+    /// Returns exceptions, and the errors and warnings of the console and of the browser itself.
     pub(crate) fn complaints(&self) -> Vec<String> {
         self.events
             .iter()
@@ -174,7 +174,7 @@ impl Browser {
             .collect()
     }
 
-    /// Returns the addresses that pages requested, apart from files and data in the page itself.
+    /// Returns the URLs that pages requested, except `file:`, `data:` and `blob:`.
     pub(crate) fn requests_outside(&self) -> Vec<String> {
         self.events
             .iter()

@@ -142,7 +142,8 @@ workload = "ping-pong"
     assert_eq!(place.leftovers(), Vec::<String>::new());
 }
 
-/// Returns the host process of the guest that `owner` has booted for `host`, and the processes that it started.
+/// Returns the main process of the guest that `owner` has booted for `host`, and the guest's other processes; `None` if
+/// no such guest is up.
 fn guest_processes(owner: u32, host: &str) -> Option<(u32, Vec<u32>)> {
     let files = fs::read_dir("/run/crossway/guest").ok()?;
     let records = files.flatten().filter_map(|file| fs::read_to_string(file.path()).ok());

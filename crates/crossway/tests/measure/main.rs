@@ -33,8 +33,8 @@ messages = 200
 warmup_ms = 5
 "#;
 
-/// Returns whether a trial was completed as expected. It may be degraded if the hypervisor disturbed it, but for no
-/// other reason.
+/// Returns whether a trial was completed as expected. It may be degraded because the hypervisor disturbed it or the
+/// rate was not achieved, but for no other reason.
 fn is_done(record: &Record) -> bool {
     let why = record.reason.as_deref().unwrap_or_default();
     let machine = ["the hypervisor took", "the virtual CPUs moved", "the rate was not achieved"]

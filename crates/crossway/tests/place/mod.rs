@@ -81,7 +81,7 @@ impl Place {
         left
     }
 
-    /// Returns the processes whose working directory is this folder and whose command line matches.
+    /// Returns the processes whose working directory is this folder and whose command line `wanted` accepts.
     pub(crate) fn processes(&self, wanted: impl Fn(&str) -> bool) -> Vec<i32> {
         let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
         entries

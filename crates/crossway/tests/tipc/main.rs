@@ -72,7 +72,7 @@ impl Site {
         Value::Array(links)
     }
 
-    /// Waits until the links that are up lead to exactly these nodes, and returns them.
+    /// Waits until the links that are up lead to exactly these nodes, and returns all links.
     fn linked_to(&self, peers: &[&str]) -> Value {
         let begin = Instant::now();
         loop {
