@@ -99,7 +99,8 @@ pub(crate) fn enter(
     Ok(())
 }
 
-/// Duration of a paced stream's schedule: from the first instant to the last, plus one period for the last burst.
+/// Duration of a paced stream's schedule: from the first instant to the last, plus one period for the last burst;
+/// `None` for other workloads.
 fn scheduled_ns(workload: Workload, outcomes: &[Outcome]) -> Option<u64> {
     let Extent::Instants { period_ns, .. } = workload.facts().extent else { return None };
     let seen = outcomes.iter().find_map(|o| o.pacing.as_ref())?;
@@ -108,7 +109,7 @@ fn scheduled_ns(workload: Workload, outcomes: &[Outcome]) -> Option<u64> {
 
 /// The rates at which messages arrived. For a paced stream, the time is that of the whole schedule, including the last
 /// period. The last message arrives before that period ends, so without it the stream would seem to exceed the offered
-/// rate.
+/// rate. If `from_first_receipt`, the time begins with the first receipt, so the first message does not count.
 fn throughput(
     counts: &Counts,
     wall_ns: u64,
@@ -246,7 +247,8 @@ fn summaries(
         .collect()
 }
 
-/// Computes the achieved pacing. `size` is the size of the messages that arrive: of the replies, if there are any.
+/// Computes the achieved pacing; `None` for workloads that are not paced. `size` is the size of the messages that
+/// arrive: of the replies, if there are any.
 fn pacing(
     workload: Workload,
     size: u64,

@@ -14,8 +14,8 @@ pub const SLEPT: &str =
 /// hardly slept. If each end sleeps once, the number is two.
 const SWITCHES: f64 = 0.2;
 
-/// Returns whether ends with this number of voluntary context switches per message hardly slept. Only round trips show
-/// it: a receiver of a stream need not sleep if the next message is already there.
+/// Returns whether ends with this number of voluntary context switches per message hardly slept. False for every
+/// workload except ping-pong: a receiver of a stream, for example, need not sleep if the next message is already there.
 pub fn hardly_slept(workload: Workload, switches_per_msg: f64) -> bool {
     workload == Workload::PingPong && switches_per_msg < SWITCHES
 }

@@ -161,8 +161,8 @@ fn step_ns(ticker: &Ticker) -> f64 {
 
 /// Number of different delays between two reads.
 const DELAYS: usize = 128;
-/// Maximum number of consecutive interval lengths that one number of steps may have. A step that is no whole number of
-/// ticks gives two, and a counter that the processor corrects within a step three.
+/// Intervals with the same number of steps have at most this many lengths, which are consecutive: two if a step is not
+/// a whole number of ticks, three if the processor corrects the counter within a step.
 const LENGTHS_OF_ONE: usize = 3;
 
 /// The step of a counter in ticks, from how often each interval between two reads was seen: the distance between the

@@ -73,8 +73,8 @@ fn sites(group: &Group, plan: &Plan) -> Vec<Site> {
     sites
 }
 
-/// The placements of a group on this machine or on a testbed. The cores of a testbed's hosts are not known until the
-/// testbed is up.
+/// The placements of a group on this machine or on a testbed. On a testbed, roles are not pinned by default, because
+/// the cores of its hosts are not known until it is up.
 fn placements(group: &Group, site: &Site, topology: &Topology) -> Vec<Placement> {
     let unasked = match site {
         Site::Here => Placement::OtherCore,
@@ -176,7 +176,7 @@ fn expand_ends(
     }
 }
 
-/// The reason why a case cannot run on its testbed.
+/// The reason why a case cannot run on its testbed; `None` if it can, or has none.
 fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
     let testbed = inputs.testbed_spec.as_ref()?;
     let no = |why: &str, remedy: &str| {
@@ -225,7 +225,7 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
     }
 }
 
-/// The reason why a case cannot run in containers, whatever they share.
+/// The reason why a case cannot run in containers, whatever they share; `None` if it can.
 fn impossible_contained(mechanism: &str, inputs: &Inputs) -> Option<Unplaceable> {
     let no = |why: &str, remedy: &str| {
         Some(Unplaceable { why: why.to_owned(), remedy: remedy.to_owned() })
@@ -250,7 +250,7 @@ pub fn natural_wait(caps: &Caps) -> Wait {
     if caps.can_block { Wait::Block } else { Wait::Spin }
 }
 
-/// The reason why a case is impossible on any machine.
+/// The reason why a case is impossible on any machine; `None` if there is none.
 fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
     let no = |why: String, remedy: &str| Some(Unplaceable { why, remedy: remedy.to_owned() });
     let facts = inputs.workload.facts();

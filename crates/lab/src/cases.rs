@@ -69,7 +69,7 @@ impl CaseKey {
         CaseKey { fields: FIELD_NAMES.map(|name| (name, values.next().unwrap_or_default())) }
     }
 
-    /// The value of an input by its name.
+    /// The value of the input with this name; `None` if no input in [`FIELD_NAMES`] has it.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str())
     }

@@ -42,11 +42,11 @@ pub enum Figure {
         /// The span.
         span: Span,
     },
-    /// CPU time of all roles per message of a one-way workload, nanoseconds.
+    /// CPU time of all roles and servers per message of a one-way workload, nanoseconds.
     CpuPerMessage,
-    /// CPU time of all roles per round trip, nanoseconds.
+    /// CPU time of all roles and servers per round trip, nanoseconds.
     CpuPerRoundTrip,
-    /// CPU time of all roles per exchange with connecting and closing, nanoseconds.
+    /// CPU time of all roles and servers per exchange with connecting and closing, nanoseconds.
     CpuPerExchange,
 }
 
@@ -132,7 +132,8 @@ pub enum Verdict {
     Faster,
     /// B is worse.
     Slower,
-    /// No difference is visible, and the interval excludes a large one; [`Comparison::same_within`] says how large.
+    /// The difference is negligible, or none is visible and the interval excludes a large one;
+    /// [`Comparison::same_within`] says how large it can be.
     Same,
     /// The trials do not show how B compares with A.
     Unclear,
@@ -216,7 +217,7 @@ pub struct ComparisonReport {
     /// Matched cases that have figures on both sides but no figure in common, each with the reason.
     #[serde(default)]
     pub not_compared: Vec<String>,
-    /// Cases that have figures in A, but whose trials in B are all degraded, with the reason.
+    /// Cases that have figures in A, but only degraded trials in B, each with the reason.
     #[serde(default)]
     pub degraded_in_b: Vec<String>,
     /// Matched cases without figures on either side, each with the reason. Cases of which no trial ran on either side
@@ -422,7 +423,8 @@ fn cpus_moved(before: f64, after: f64) -> String {
     )
 }
 
-/// The verdict on a slowdown, and the reason for it. `room` is the largest change of the figure that the trials permit.
+/// The verdict on a slowdown, and the reason if it is unclear. `room` is the largest change of the figure that the
+/// trials permit.
 fn judge(slowdown: Interval, room: f64, p: f64, terms: &Terms) -> (Verdict, Option<String>) {
     let seen = p < SIGNIFICANT;
     if room <= terms.same_within {

@@ -48,7 +48,7 @@ pub enum Verdict {
     Broken(String),
 }
 
-/// Runs all checks and calls `tell` with each result as soon as it is known. Returns whether all passed.
+/// Runs all checks and calls `tell` with each result as soon as it is known. Returns whether none failed.
 ///
 /// # Errors
 /// The suite itself cannot be set up.

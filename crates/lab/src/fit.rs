@@ -45,7 +45,7 @@ pub struct Fit {
     /// Largest relative distance between a size's median and the line: above about 0.25 a straight line is the wrong
     /// model.
     pub worst_relative_residual: f64,
-    /// The size at which that distance occurs, bytes.
+    /// The size at which `worst_relative_residual` occurs, bytes.
     pub worst_at_bytes: f64,
     /// Number of trials used.
     pub points: usize,
@@ -114,8 +114,8 @@ fn by_size(points: &[Point]) -> Vec<Vec<Point>> {
     sorted.chunk_by(|a, b| a.size_bytes == b.size_bytes).map(<[Point]>::to_vec).collect()
 }
 
-/// Fits a line through the trials; `None` with fewer than [`SIZES_AT_LEAST`] sizes, or without positive finite
-/// times.
+/// Fits a line through the trials, except those without a positive finite time; `None` if fewer than [`SIZES_AT_LEAST`]
+/// sizes remain.
 pub fn fit(points: &[Point]) -> Option<Fit> {
     let usable: Vec<Point> = points
         .iter()

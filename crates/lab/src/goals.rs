@@ -92,8 +92,8 @@ pub struct GoalCall {
 /// Judges all goals in the records, case by case in the order of the records.
 ///
 /// A goal is met if the whole 95 % interval of the median over the trials that count satisfies the bound, missed if the
-/// whole interval violates it, and undecided if the interval contains the bound. A maximum must hold in every trial
-/// that counts: a single one above the bound misses the goal.
+/// whole interval violates it, and undecided if the interval contains the bound or there are fewer than five trials. A
+/// maximum must hold in every trial that counts: a single one above the bound misses the goal.
 pub fn judge(records: &[Record]) -> Vec<GoalCall> {
     let mut calls = Vec::new();
     let mut seen = BTreeSet::new();

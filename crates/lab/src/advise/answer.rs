@@ -63,7 +63,7 @@ impl Compared {
     }
 }
 
-/// A variation of the question that was measured.
+/// A variation of the question, and how it changes the answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Flip {
     /// How the variation differs from the question.

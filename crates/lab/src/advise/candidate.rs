@@ -70,7 +70,7 @@ pub struct Field {
     pub ruled_out: Vec<RuledOut>,
     /// Requirements and preferences about which there is no evidence here for any candidate, in sentences.
     pub unanswered: Vec<String>,
-    /// The requirements among them: `the required property crash-survival`.
+    /// The requirements in `unanswered`, as phrases: `the required property crash-survival`.
     pub open_requirements: Vec<String>,
     /// Mechanisms about which fault records would answer something that the question asks. They meet, or may meet, all
     /// of its other requirements.
@@ -90,7 +90,8 @@ pub struct Known<'a> {
     pub faults: &'a [FaultRecord],
 }
 
-/// Applies the question's requirements to every mechanism and contender that can be measured here.
+/// Applies the question's requirements to every mechanism and contender in `entries`. Those that do not work on this
+/// machine are ruled out, too.
 pub fn field(
     question: &Question,
     known: &Known<'_>,

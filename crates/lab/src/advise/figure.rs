@@ -69,11 +69,11 @@ pub struct GoalVerdict {
     pub largest: Option<f64>,
     /// The median latencies of the trials if `of_maxima`, otherwise `None`.
     pub medians: Option<Figure>,
-    /// Whether the goal is met; `None` if the interval contains the limit, if there is no figure, or if there are fewer
-    /// than [`TRIALS_AT_LEAST`] trials. Buffers need only one trial, since their size does not vary.
+    /// Whether the goal is met; `None` if the trials do not decide that, for the reason in `open`. Buffers need only
+    /// one trial, since their size does not vary.
     pub met: Option<bool>,
-    /// Whether fewer than [`TRIALS_AT_LEAST`] trials all exceed the limit by a factor of 3: the goal is undecided, but
-    /// the candidate is not pursued.
+    /// Whether there are fewer than [`TRIALS_AT_LEAST`] trials and all of them exceed 3 times the limit: the goal is
+    /// undecided, but the candidate is not pursued.
     pub far_beyond: bool,
     /// Why `met` is `None`.
     pub open: Option<Open>,
@@ -166,8 +166,7 @@ impl GoalVerdict {
     }
 
     /// Judges a goal on the maximum. `measured` summarises the maxima of the trials, and `good` contains the maximum of
-    /// each good trial. As in plans, the goal is missed if a single maximum in `good` exceeds the
-    /// limit.
+    /// each good trial. As in plans, the goal is missed if a single maximum in `good` exceeds the limit.
     pub(super) fn of_largest(
         what: &str,
         most: f64,
@@ -299,7 +298,7 @@ impl GoalVerdict {
         GoalVerdict { of_maxima: true, lacking, medians, ..verdict }
     }
 
-    /// The measured figure as a multiple of the limit; 1 if nothing was measured.
+    /// The figure that decides the goal, as a multiple of the limit; 1 if nothing was measured.
     pub fn excess(&self) -> f64 {
         let medians = self.medians.filter(|_| self.met == Some(false)).map(|f| f.median);
         let figure = self.largest.or(medians).or(self.measured.map(|f| f.median));

@@ -253,7 +253,8 @@ fn copies_of_a_run_and_folders_named_twice_count_once() {
     assert!(copied.warnings[0].starts_with("7 trials are copies of others"), "{copied:?}");
 }
 
-/// Records of round trips with this many samples each and this p99; `None` if there are too few samples for one.
+/// Records of `trials` trials in the run `run`, with this p99 and this maximum; `p99_us` is `None` if the trials have
+/// too few samples for a p99.
 fn with_p99(trials: usize, run: &str, p99_us: Option<u64>, max_us: u64) -> Vec<Record> {
     let mut records = with_maxima("pipe", 900.0, &vec![max_us; trials]);
     for record in &mut records {

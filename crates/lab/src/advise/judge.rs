@@ -190,8 +190,9 @@ pub fn judge<'a>(
     })
 }
 
-/// How far a survey measured a candidate: `Last` if any of its trials is from the last stages, `Early` if all of them
-/// are from early stages (the candidate was dropped), otherwise `None`.
+/// How far a survey measured a candidate: `Last` if any of its trials is from the last stages; else `Early` if all of
+/// them are from early stages (the candidate was dropped); else `OfOther` if any is from a survey for another question;
+/// else `None`.
 fn part(mut parts: impl Iterator<Item = Option<SurveyPart>>) -> Option<SurveyPart> {
     let mut to = parts.next()?;
     for part in parts {
@@ -253,8 +254,8 @@ impl Choice<'_> {
         self.confidence >= CERTAIN
     }
 
-    /// Whether more trials are unlikely to change the choice: the confidence is high enough, and every goal that was
-    /// measured is decided.
+    /// Whether more trials of the same length are unlikely to change the choice: the confidence is high enough, and the
+    /// stated rate and every measured goal are decided, except goals that only longer trials could decide.
     pub fn is_settled(&self) -> bool {
         // Further trials that are as short cannot cure a lack of samples.
         let open = |g: &GoalVerdict| {

@@ -17,7 +17,7 @@ use crate::record::Status;
 use crate::records_io::{self, RESULTS};
 use crate::run::PLAN;
 
-/// Files are read in parts of this many bytes, in parallel by one thread per CPU.
+/// Files are read in parts of this many bytes, in parallel by one thread per CPU, but at most 16.
 const PART_BYTES: u64 = 8 << 20;
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -177,7 +177,7 @@ fn runs_of(folder: &Path) -> Vec<PathBuf> {
     runs
 }
 
-/// Processes all items with one thread per CPU; the results are in the order of the items.
+/// Processes all items with one thread per CPU, but at most 16; the results are in the order of the items.
 fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16);
     let next = std::sync::atomic::AtomicUsize::new(0);

@@ -92,7 +92,8 @@ impl Sources<'_> {
 /// Answers a question.
 ///
 /// # Errors
-/// Returns an error if measuring failed or was interrupted. If no candidate suits, that is an answer, not an error.
+/// Returns the errors of [`admissible`], and an error if measuring failed or was interrupted. If no candidate suits,
+/// that is an answer, not an error.
 pub fn advise(
     question: &Question,
     sources: &Sources<'_>,

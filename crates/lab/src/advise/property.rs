@@ -339,7 +339,8 @@ impl Subject<'_> {
         matches!(self.question.wish(property), Wish::Avoid | Wish::Prohibit)
     }
 
-    /// Evidence from fault records: the property holds if all attempts with these faults satisfy `good`.
+    /// Evidence from fault records: the property holds if all measured attempts with these faults satisfy `good`; it is
+    /// unknown if there are none.
     fn tested(&self, faults: &[Fault], good: impl Fn(&FaultRecord) -> bool) -> Fact {
         let mine = || {
             self.faults.iter().filter(|r| {

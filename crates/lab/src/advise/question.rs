@@ -315,8 +315,8 @@ impl Question {
         })
     }
 
-    /// The testbed on which the question is measured; `None` if this host alone is used. The testbed's hosts have the
-    /// names that the question gives them.
+    /// The testbed on which the question is measured; `None` if this host alone is used. The testbed has the hosts of
+    /// `hosts`, if the question states them.
     pub fn testbed(&self) -> Option<Testbed> {
         let kind = match (self.site, &self.hosts) {
             (Site::SameHost, _) => return None,
@@ -348,7 +348,7 @@ impl Question {
         self.goals.latency_us.iter().map(|(p, _)| *p).max().unwrap_or(Percentile::P50)
     }
 
-    /// The wish for a property.
+    /// The wish for a property; [`Wish::NoPreference`] if the question states none.
     pub fn wish(&self, property: Property) -> Wish {
         self.wishes.get(&property).copied().unwrap_or(Wish::NoPreference)
     }

@@ -91,8 +91,9 @@ pub fn available(language: Language) -> Vec<&'static str> {
     KINDS.iter().filter(has).map(|kind| kind.mechanism).collect()
 }
 
-/// Writes the programs and a README for messages of up to `largest` bytes to a folder, which is created if necessary;
-/// returns the files. The README says which mechanism was recommended, which may be another one.
+/// Writes the programs and a README for messages of up to `largest` bytes (4096 if that is more) to a folder, which is
+/// created if necessary; returns the files. The README names the mechanism `recommended`, which may differ from
+/// `mechanism`.
 ///
 /// # Errors
 /// There are no starter programs for the mechanism, or a file already exists or cannot be written.

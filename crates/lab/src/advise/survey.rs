@@ -269,8 +269,9 @@ impl Surveyor<'_> {
         }
     }
 
-    /// The length in milliseconds and the number of the next trials of each of these candidates, if those so far are
-    /// too short for the percentile of a goal, and enough longer ones fit in the time.
+    /// The length in milliseconds of the next trials, and their number for each of these candidates. `None` unless the
+    /// trials so far are too short for the percentile of a goal and at least [`TRIALS_AT_LEAST`] longer ones fit in
+    /// `time`.
     fn longer(&self, of: &[&Judged], time: Duration) -> Option<(u64, u32)> {
         let goals = of.iter().flat_map(|j| &j.goals);
         let ms = goals.filter_map(GoalVerdict::longer_ms).max()?;
@@ -283,8 +284,8 @@ impl Surveyor<'_> {
         candidates.iter().filter_map(|c| self.survey.judge(self.question, c, known)).collect()
     }
 
-    /// The better half of the candidates: those that meet every goal come first, each group ordered by cost. Returns
-    /// all of them if there are few.
+    /// The better half of the candidates that have trials, or all of these if they are few. The admissible ones come
+    /// first, ordered by cost, then the others, ordered by how far they miss the goals.
     fn better_half(&self, candidates: Vec<Candidate>, known: &[Trial]) -> Vec<Candidate> {
         let mut judged = self.judged(&candidates, known);
         judged.sort_by(|a, b| {

@@ -291,7 +291,7 @@ impl Trial {
         }
     }
 
-    /// Whether it is a trial with status `ok` that has no counts, so that its record is damaged.
+    /// Whether the trial has status `ok` but no counts, which means that its record is damaged.
     pub(super) fn lacks_counts(&self) -> bool {
         self.status == Status::Ok && self.counts.is_none()
     }
@@ -316,9 +316,9 @@ impl Trial {
         (i.warmup_ms, i.messages.is_none().then_some(i.measure_ms))
     }
 
-    /// Latency at a percentile in nanoseconds: of a round trip, of one way (from the intended send time), or of a
-    /// whole exchange (the sum of the percentiles of its parts). If the trial has too few samples for the percentile,
-    /// this is the maximum, which is never smaller than the percentile.
+    /// Latency at a percentile in nanoseconds: of a round trip, of one way (from the intended send time), or of a whole
+    /// exchange (the sum of the percentiles of its parts). If the trial has too few samples for the percentile, this is
+    /// the maximum, which is never smaller than the percentile. `None` if the latency was not measured.
     pub fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
         let of = |span| self.latency_ns.iter().find(|l| l.span == span).map(|l| l.at(percentile));
         let measure = self.inputs.workload.facts().measure;
@@ -349,7 +349,7 @@ impl Trial {
         })
     }
 
-    /// Nanoseconds per message at full speed.
+    /// Nanoseconds per message at full speed; `None` if no message rate was measured.
     pub fn ns_per_message(&self) -> Option<f64> {
         self.throughput.map(|t| 1e9 / t.msgs_per_s).filter(|ns| ns.is_finite())
     }

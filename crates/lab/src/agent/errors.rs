@@ -67,7 +67,7 @@ pub enum HostError {
         /// How the command exited, and its output.
         how: String,
     },
-    /// Another host cannot reach the host.
+    /// The host `from` cannot reach the host `to`.
     #[error("host '{from}' cannot reach host '{to}' ({why}); {}", self.remedy())]
     Unreachable {
         /// The host that tried to connect.

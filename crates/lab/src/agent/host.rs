@@ -16,8 +16,8 @@ use crate::testbed::HostWords;
 /// Time limit for the greeting of an agent, which includes connecting or starting a job.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
 /// Time limit for the greeting of a later agent, as a multiple of the time that the first one took, but at least
-/// [`AGAIN_AT_LEAST`]. Once the usual time of a host is known, there is no need to wait a minute to find that it is
-/// down.
+/// [`AGAIN_AT_LEAST`] and at most [`GREETING_LIMIT`]. Once the usual time of a host is known, there is no need to wait
+/// a minute to find that it is down.
 const AGAIN_FACTOR: u32 = 10;
 const AGAIN_AT_LEAST: Duration = Duration::from_secs(10);
 /// Time limit for an agent to describe its host (probes and calibration take a second on an idle machine).
@@ -138,7 +138,7 @@ impl Host {
         Ok(())
     }
 
-    /// Waits until the agent has sent its greeting and described its host.
+    /// Starts an agent if none is running, and waits until it has sent its greeting and described its host.
     pub fn greet(&mut self, interrupt: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
         self.begin()?;
         if self.line.as_ref().is_some_and(|line| line.greeted) {
@@ -302,7 +302,8 @@ impl Host {
         None
     }
 
-    /// Waits for an answer that does not come from a role. Messages from roles stay queued; any others are discarded.
+    /// Waits at most `limit` for an answer of the agent itself that `wanted` accepts. Messages from roles stay queued;
+    /// any others are discarded.
     pub(crate) fn expect<T>(
         &mut self,
         limit: Duration,

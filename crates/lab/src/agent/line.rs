@@ -147,8 +147,8 @@ impl Drop for Line {
     }
 }
 
-/// Reads a command's standard error until it is closed and keeps the last part, so that the command never blocks on
-/// writing to it.
+/// Starts a thread that reads a command's standard error until it is closed, so that the command never blocks on
+/// writing to it. Keeps the last [`KEPT_ERRORS`] bytes.
 fn keep_errors(mut from: ChildStderr) -> Arc<Mutex<Vec<u8>>> {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let ours = Arc::clone(&kept);

@@ -133,7 +133,7 @@ impl Agent {
         }
     }
 
-    /// Waits until there is something to read.
+    /// Waits until there is something to read; returns from which sources.
     fn listen(&self, frames: &Frames) -> Result<Vec<Speaker>, AgentError> {
         let mut fds = vec![frames.fd()];
         let mut speakers = vec![Speaker::Controller];
@@ -233,7 +233,7 @@ impl Agent {
         }
     }
 
-    /// Forwards a role's messages to the controller.
+    /// Forwards a role's next answer, or how the role exited, to the controller.
     fn pass_on(&mut self, role: u32) -> Result<(), AgentError> {
         let Some(process) = self.processes.get_mut(&role) else { return Ok(()) };
         match process.wire.hear::<Answer>() {
@@ -268,7 +268,7 @@ impl Agent {
         }
     }
 
-    /// Ends all roles.
+    /// Kills all roles, closes the descriptors that they offered, and stops the meters.
     fn clear(&mut self) {
         self.held.clear();
         self.meter = None;

@@ -11,8 +11,8 @@ use crate::payload::SEQUENCED_SIZE;
 use crate::placement::{self, Unplaceable};
 use crate::plan::BesideAxis;
 
-/// Resolves the concurrent workloads of a case whose own inputs are already resolved, or returns why they are
-/// impossible.
+/// Resolves the concurrent workloads of a case whose own inputs are already resolved. Also returns the first reason why
+/// they are impossible, if there is one.
 pub(super) fn resolve(
     axis: &[BesideAxis],
     mechanism: &'static str,

@@ -36,7 +36,8 @@ impl std::str::FromStr for FailOn {
     }
 }
 
-/// Parses a percentage such as `5%` or `5`; `None` if it is not a number or is negative.
+/// Parses a percentage such as `5%` or `5` and returns it as a fraction; `None` unless it is a number from 0 to below a
+/// million.
 pub fn parse_percent(text: &str) -> Option<f64> {
     let number: f64 = text.trim().trim_end_matches('%').trim_end().parse().ok()?;
     (number.is_finite() && (0.0..1e6).contains(&number)).then_some(number / 100.0)
@@ -72,9 +73,10 @@ pub fn change_range(low: f64, high: f64) -> String {
 }
 
 impl FailOn {
-    /// The gate's verdict on a figure: whether the interval of the slowdown is below, beyond or around the bound. The
-    /// verdicts "same" and "unclear" have other bounds and do not matter here. As for the verdict "slower", both tests
-    /// must agree that the figure is slower.
+    /// The gate's verdict on a figure: whether the interval of the slowdown is below, beyond or around the bound. As
+    /// for the verdict "slower", both tests must agree that the figure is slower. If both sides contain the same
+    /// trials, the figure passes; if the virtual CPUs moved, or without an interval, it is undecided. The verdicts
+    /// "same" and "unclear" have other bounds and do not matter here.
     pub fn call(&self, comparison: &Comparison) -> GateCall {
         let bound = 1.0 + self.slower_by;
         match comparison.slowdown_interval {
@@ -110,8 +112,9 @@ impl FailOn {
         format!("{}: {}: {change}, undecided: {why}", c.case, c.figure)
     }
 
-    /// Messages for everything that fails the gate: figures that are slower, failed trials, cases that no longer have
-    /// figures because the trials are degraded, and undecided figures unless these are allowed.
+    /// Messages for everything that fails the gate: figures that are slower, cases with failed trials in B, cases with
+    /// figures in A but only degraded trials in B, and, unless undecided figures are allowed, these and cases that
+    /// cannot be compared.
     pub fn failures(&self, report: &ComparisonReport) -> Vec<String> {
         let mut failures = Vec::new();
         for c in &report.comparisons {

@@ -94,7 +94,8 @@ pub(super) fn build(contender: &Contender) -> Result<(), BuildError> {
         .map_err(unwritten(&stamp))
 }
 
-/// Whether the contender was built by the current command from the current sources with the current helpers.
+/// Whether the contender was built by the current command from the current sources with the current helpers, or need
+/// not be built.
 pub(super) fn is_built(contender: &Contender) -> bool {
     contender.build.is_empty()
         || fs::read_to_string(stamp_file(contender)).is_ok_and(|t| t == stamp_text(contender))

@@ -69,7 +69,8 @@ impl Folders {
         Folders { declarations, cache: cache.join("crossway") }
     }
 
-    /// Reads the contenders from all directories, sorted by file name, and then from `files`.
+    /// Reads the contenders from the declarations in one directory after another, sorted by file name in each, and then
+    /// from `files`. A file that is found several times is read once.
     ///
     /// # Errors
     /// A file cannot be read or is not a declaration, or the folder for the helpers cannot be created.

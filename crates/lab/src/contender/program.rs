@@ -54,7 +54,7 @@ pub(crate) enum ProgramError {
     /// The message is valid, but not as the answer to this order.
     #[error("its program {} '{got}' instead of '{wanted}'", answered(*order))]
     OutOfTurn { order: Option<&'static str>, wanted: &'static str, got: &'static str },
-    /// The program wrote to standard output without having received an order.
+    /// The program wrote to standard output without being asked.
     #[error(
         "its program wrote {bytes} bytes to standard output without being asked, before it received '{order}'"
     )]
@@ -247,7 +247,8 @@ impl Program {
         }
     }
 
-    /// Waits for the program to exit after it has reported that everything is closed.
+    /// Waits for the program to exit after it has reported that everything is closed. Returns an error if it does not
+    /// exit successfully in time, or if processes that it started are still running; these are then killed.
     pub(crate) fn finish(mut self, limit: Duration) -> Result<(), ProgramError> {
         let until = Some(Instant::now() + limit);
         let ended = poll::any_readable(&[self.ended.as_fd()], until)
@@ -295,7 +296,8 @@ impl Program {
         Ok(n)
     }
 
-    /// The error for a program that closed its output, with its exit status if it has exited.
+    /// The error for a program that closed its output, with its exit status if it has exited. In that case, kills the
+    /// processes that it left running.
     fn ended(&mut self) -> ProgramError {
         let until = Instant::now() + END_LIMIT;
         let gone = poll::any_readable(&[self.ended.as_fd()], Some(until));

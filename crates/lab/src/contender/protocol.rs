@@ -153,7 +153,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The order's name in the protocol.
+    /// The answer's name in the protocol.
     pub fn name(&self) -> &'static str {
         match self {
             Reply::Hello(_) => "hello",

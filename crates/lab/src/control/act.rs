@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a role does. Calls wait without a deadline, as in a program that relies on its channel.
+/// What a role does. Except in [`Act::FillThenWait`], calls wait without a deadline, as in a program that relies on its
+/// channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Act {

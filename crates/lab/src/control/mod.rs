@@ -35,7 +35,7 @@ pub enum Part {
     Receiver,
     /// Sends requests and waits for replies.
     Client,
-    /// Receives requests and replies.
+    /// Receives requests and sends replies.
     Server,
 }
 

@@ -53,7 +53,7 @@ impl Wire {
         self.from.as_fd()
     }
 
-    /// Sends a message with descriptors.
+    /// Sends a message with descriptors; over byte streams, `fds` must be empty.
     pub fn say(
         &mut self,
         what: &impl Serialize,

@@ -71,7 +71,7 @@ fn total(r: &Record, of: fn(&RoleMeters) -> u64) -> Option<u64> {
     (!r.roles.is_empty()).then(|| r.roles.iter().map(of).sum())
 }
 
-/// The sum of a counter over the roles; `None` if the machine does not have the counter.
+/// The sum of a counter over the roles; `None` if there are no roles, or if a role's machine does not have the counter.
 fn counted(r: &Record, of: fn(&RoleMeters) -> Option<u64>) -> Option<u64> {
     (!r.roles.is_empty()).then(|| r.roles.iter().map(of).sum::<Option<u64>>()).flatten()
 }
@@ -81,7 +81,8 @@ fn hosts(r: &Record, of: fn(&HostMeters) -> u64) -> Option<u64> {
     (!r.host_cpu.is_empty()).then(|| r.host_cpu.iter().map(of).sum())
 }
 
-/// The sum of a counter over the interfaces; `None` in records of schema 1, which lack the counter.
+/// The sum of a counter over the interfaces; `None` if there are none, and in records of schema 1, which lack the
+/// counter.
 fn dropped(r: &Record, of: fn(&IfaceMeters) -> Option<u64>) -> Option<u64> {
     (!r.net.is_empty()).then(|| r.net.iter().map(of).sum::<Option<u64>>()).flatten()
 }

@@ -198,7 +198,7 @@ impl<M: Mechanism> Actor<'_, M> {
         }
     }
 
-    /// Sends until the channel is full; returns whether it became full.
+    /// Sends until the channel is full. Returns false if a send fails, or if the channel never becomes full.
     fn fill_up(&mut self) -> bool {
         let mut message = vec![0; self.size];
         while self.progress.sent < NEVER_FULL {

@@ -53,7 +53,8 @@ pub(super) fn all() -> Vec<Cell> {
 }
 
 impl Cell {
-    /// The end that is observed: the other end, or the affected end itself if a resource is exhausted.
+    /// The end that is observed: the other end, or the affected end itself if the queue is full or a resource is
+    /// exhausted.
     pub(super) fn survivor(&self) -> Side {
         match self.fault {
             Fault::Kill | Fault::Stop | Fault::Garbage | Fault::WrongLength => {

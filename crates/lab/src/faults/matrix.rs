@@ -89,7 +89,8 @@ pub enum MatrixError {
 /// Runs the matrix. Mechanisms that block while they wait are tested several at a time, the others one by one.
 ///
 /// # Errors
-/// An id is unknown, a worker died or wrote something other than records, or a stop was requested.
+/// An id is unknown, a system call failed, a worker died or wrote something other than records, or a stop was
+/// requested.
 pub fn run(
     options: &Options,
     mut tell: impl FnMut(FaultEvent<'_>),

@@ -341,7 +341,7 @@ impl Observation {
         self.outcome = Some(Outcome::Deceived);
     }
 
-    /// Records an error that the program returned instead of an answer.
+    /// Records that the program reported a failure, did not answer in time, or died.
     fn told_outside(&mut self, error: &ProgramError, call: &str, fault_ns: u64) {
         self.outcome = Some(match error {
             ProgramError::Silent { .. } => {

@@ -86,7 +86,7 @@ pub enum Outcome {
     Unaffected,
     /// The survivor waited during the fault and then continued; nothing was lost.
     Resumed,
-    /// A call returned an error that identifies the fault. Called `told` in records of earlier builds.
+    /// A call returned an error because of the fault. Called `told` in records of earlier builds.
     #[serde(alias = "told")]
     Detected,
     /// The survivor was never notified, and messages that the mechanism had accepted are lost.
@@ -180,7 +180,7 @@ pub struct FaultRecord {
     pub state: State,
     /// The end into which the fault was injected.
     pub affected: Side,
-    /// The observed end. If a resource is exhausted, this is the affected end itself.
+    /// The observed end. If the queue is full or a resource is exhausted, this is the affected end itself.
     pub survivor: Side,
     /// Number of this attempt, from 0.
     pub trial: u32,
@@ -202,14 +202,15 @@ pub struct FaultRecord {
     pub hung: bool,
     /// How long a silent survivor was watched, nanoseconds.
     pub watched_ns: u64,
-    /// Number of messages that the mechanism accepted from the sending end; null if nothing was sent.
+    /// Number of messages that the mechanism accepted from the sending end; null if that was not counted.
     pub sent: Option<u64>,
-    /// Number of the sent messages that the receiving end received unaltered; null if nothing was sent.
+    /// Number of the sent messages that the receiving end received unaltered; null if that was not counted.
     pub received: Option<u64>,
     /// Number of messages that the survivor received although they were never sent: wrong content, wrong length, or
-    /// duplicates.
+    /// duplicates; null if that was not counted, e.g. because the receiving end died.
     pub received_not_sent: Option<u64>,
-    /// Number of messages that were accepted but never received; null if the receiving end is the one that died.
+    /// Number of messages that were accepted but never received; null if that was not counted, e.g. because the
+    /// receiving end died.
     pub sent_lost: Option<u64>,
     /// Objects left behind when the affected end had died; null if that was not checked, with the reason in `warnings`.
     pub left_behind: Option<Vec<Leftover>>,

@@ -13,7 +13,7 @@ pub const FAULTS: &str = "faults.jsonl";
 /// Reads the fault records of a file, or of `faults.jsonl` in a folder.
 ///
 /// # Errors
-/// The file does not exist, a line is not a fault record, or its schema is newer than this program's. An incomplete
+/// The file cannot be read, a line is not a fault record, or its schema is newer than this program's. An incomplete
 /// last line, as left by a kill, is skipped without an error.
 pub fn read_faults(path: &Path) -> Result<Vec<FaultRecord>, ReadError> {
     let file = if path.is_dir() { path.join(FAULTS) } else { path.to_owned() };

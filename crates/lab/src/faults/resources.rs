@@ -92,7 +92,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// A launcher for a role that must not lock memory: root's capability to do so is dropped before the role starts.
+    /// A launcher for the role that `fault` affects. For [`Fault::LockedMemory`], root's capability to lock memory is
+    /// dropped before the role starts.
     fn launcher_without_lock(&self, fault: Fault) -> Launcher {
         let plain = Launcher {
             program: self.launcher.program.clone(),

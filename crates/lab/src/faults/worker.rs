@@ -62,7 +62,7 @@ impl Foreign {
 /// Runs a worker: all cells of one mechanism, with one record per line on standard output.
 ///
 /// # Errors
-/// The task cannot be parsed, or leases cannot be created.
+/// The task cannot be parsed or names an unknown mechanism, leases cannot be created, or a record cannot be written.
 pub fn work(task: &str) -> Result<(), OsError> {
     let bad = |why: String| OsError::new("read", "the worker's task", std::io::Error::other(why));
     let work: Work = serde_json::from_str(task).map_err(|e| bad(e.to_string()))?;

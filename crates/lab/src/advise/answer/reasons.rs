@@ -43,7 +43,7 @@ impl Advice {
         reasons
     }
 
-    /// The wishes in the question, in readable form.
+    /// The question's wishes other than `no-preference`, in words.
     pub fn wishes(question: &Question) -> Vec<String> {
         let said = |wish: &Wish| *wish != Wish::NoPreference;
         question
@@ -55,7 +55,7 @@ impl Advice {
     }
 }
 
-/// Advantages of the runner-up over the choice.
+/// Conditions under which to prefer the runner-up, `other`, to the choice, in words.
 pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) -> Vec<String> {
     let mut reasons = Vec::new();
     let ratio = other.cost.median / chosen.cost.median;

@@ -43,8 +43,9 @@ pub struct Judged {
     pub cases: Vec<String>,
     /// Names of the runs that contain these trials.
     pub runs: Vec<String>,
-    /// How far a survey measured the candidate: `Last` if any of the trials is from the last stages, `Early` if all of
-    /// them are from early stages (the candidate was dropped), otherwise `None`.
+    /// How far a survey measured the candidate: `Last` if any of the trials is from the last stages; else `Early` if
+    /// all of them are from early stages (the candidate was dropped); else `OfOther` if any is from a survey for
+    /// another question; else `None`.
     pub part: Option<SurveyPart>,
     /// The planned durations of the trials.
     pub durations: BTreeSet<Planned>,
@@ -82,7 +83,8 @@ impl Judged {
         self.share_of_rate.filter(|f| rate_reached(f) == Some(false)).map(|f| f.median)
     }
 
-    /// Says in words that the trials do not decide whether the candidate reaches the stated rate; `None` if they do.
+    /// Says in words that the trials do not decide whether the candidate reaches the stated rate; `None` if they do, or
+    /// if no rate was stated.
     pub fn open_rate(&self) -> Option<String> {
         let share = self.share_of_rate.filter(|f| rate_reached(f).is_none())?;
         let percent = |share: f64| Short(share * 100.0);

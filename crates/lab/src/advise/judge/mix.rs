@@ -63,12 +63,12 @@ impl<'t> Mix<'t> {
         Some(Mix { sizes: sizes.collect::<Option<_>>()? })
     }
 
-    /// The trials of every size.
+    /// All trials, of whatever size.
     pub(super) fn trials(&self) -> impl Iterator<Item = &'t Trial> {
         self.sizes.iter().flat_map(|(_, trials)| trials.iter().copied())
     }
 
-    /// The trials of each size.
+    /// The trials, grouped by size.
     pub(super) fn by_size(&self) -> impl Iterator<Item = &[&'t Trial]> {
         self.sizes.iter().map(|(_, trials)| trials.as_slice())
     }
@@ -79,8 +79,8 @@ impl<'t> Mix<'t> {
     }
 
     /// The trials of the mix whose percentile is exact, and those in which the trial of a size has too few samples for
-    /// it, so that its maximum takes its place. The exact trials of the sizes are combined with each other, so that
-    /// there are as many of the mix as possible.
+    /// the percentile, so that the trial's maximum is used instead. The exact trials of the sizes are combined with
+    /// each other, so that as many trials of the mix as possible are exact.
     fn exact_and_lacking(&self, percentile: Percentile) -> (Vec<Row<'t>>, Vec<Row<'t>>) {
         let mut sizes = self.sizes.clone();
         let n = sizes.iter().map(|(_, trials)| trials.len()).min().unwrap_or(0);
@@ -91,8 +91,8 @@ impl<'t> Mix<'t> {
         rows(&sizes).into_iter().partition(|row| !row.trials().any(|t| t.lacks(percentile)))
     }
 
-    /// The trials of the mix by which latencies are compared: those whose percentile is exact if they are enough, and
-    /// otherwise all.
+    /// The trials of the mix by which latencies are compared: those whose percentile is exact if there are at least
+    /// [`TRIALS_AT_LEAST`] of them, otherwise all.
     pub(super) fn rows_for(&self, percentile: Percentile) -> Vec<Row<'t>> {
         let (exact, _) = self.exact_and_lacking(percentile);
         if exact.len() >= TRIALS_AT_LEAST { exact } else { self.rows() }
@@ -114,7 +114,7 @@ impl<'t> Mix<'t> {
     }
 
     /// A length of trials, milliseconds, with which those of every size very probably have enough samples for the
-    /// percentile.
+    /// percentile; `None` if the trials of a size have a fixed number of messages or no samples.
     fn measure_ms(&self, percentile: Percentile) -> Option<u64> {
         let of_size = |trials: &[&Trial]| {
             let needed: Vec<f64> = trials.iter().filter_map(|t| t.ms_needed(percentile)).collect();

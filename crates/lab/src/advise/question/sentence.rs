@@ -20,8 +20,8 @@ impl Question {
         if values.is_empty() { name.to_owned() } else { format!("{name}={values}") }
     }
 
-    /// A note about languages that neither Crossway's own code nor any contender's declaration names, which may be
-    /// misspelt.
+    /// A note about the question's languages that are neither that of Crossway's own code nor named by a contender's
+    /// declaration, since they may be misspelt; `None` if there are none.
     pub(in super::super) fn unknown_languages(&self) -> Option<String> {
         let declared = |language: &str| {
             let mut contenders = catalogue::contenders().iter();

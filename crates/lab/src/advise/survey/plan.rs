@@ -27,11 +27,11 @@ pub(super) fn measure_ms(question: &Question) -> u64 {
     }
 }
 
-/// With what the description of a survey's plans begins.
+/// The beginning of the description of a survey's plans.
 pub(in super::super) const FOR_ADVISE: &str = "For advise: ";
 
-/// The description of the plans of a question. It identifies the question as far as that determines which candidates a
-/// survey drops.
+/// The description of the plans of a question. It states what determines which candidates a survey drops: the question
+/// and the figure to minimise.
 pub(in super::super) fn about(question: &Question) -> String {
     format!("{FOR_ADVISE}{}; minimised: {}", question.sentence(), objective_words(question))
 }
@@ -46,8 +46,9 @@ pub fn plan(
     plan_of(None, question, candidates, trials, measure_ms(question), seed)
 }
 
-/// The plan of a stage in this part of a survey, whose trials are measured for `measure_ms` milliseconds. The names of
-/// the plan's groups, and so the records, contain the part. `part` is `None` for trials that are not for the choice.
+/// The plan of a stage whose trials are measured for `measure_ms` milliseconds. `part` is the part of the survey that
+/// the stage belongs to, or `None` for trials that are not for the choice; the names of the plan's groups, and so the
+/// records, contain it.
 pub(super) fn plan_of(
     part: Option<SurveyPart>,
     question: &Question,
