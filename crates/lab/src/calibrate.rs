@@ -109,7 +109,8 @@ pub fn harness(
     }
 }
 
-/// Total bytes of one measurement in [`harness`], which uses at most [`HARNESS_MESSAGES`] messages.
+/// Total bytes of one measurement in [`harness`], unless these are fewer than two or more than [`HARNESS_MESSAGES`]
+/// messages.
 const HARNESS_BYTES: usize = 1 << 20;
 const HARNESS_MESSAGES: usize = 2_000;
 

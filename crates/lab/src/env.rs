@@ -126,7 +126,7 @@ impl Environment {
     /// Takes the fingerprint. This takes a few tens of milliseconds, because stress-ng is run to find out its version.
     ///
     /// # Errors
-    /// `/proc` is not mounted.
+    /// Returns the errors of [`Topology::read`].
     pub fn take() -> Result<Environment, crossway_sys::OsError> {
         let topology = Topology::read()?;
         let kernel = Kernel::read();

@@ -221,7 +221,7 @@ mod tests {
         assert!((slope - 1.002_116_818_020_45).abs() < 1e-11, "{slope}");
     }
 
-    /// Trials around 3 us + size / (4 bytes per ns), alternately a few per cent above and below.
+    /// Trials around 3 us + size / (4 bytes per ns), up to 2 % above and below.
     fn trials(sizes: &[f64]) -> Vec<Point> {
         let wobble = [0.99, 1.0, 1.02, 0.985, 1.01];
         sizes

@@ -27,7 +27,7 @@ const MOST_PEERS: u64 = 64;
 /// consists of several messages.
 const LEAST_PERIOD_US: f64 = 200.0;
 
-/// Highest rate that a question may state, messages per second.
+/// Highest rate that a question with another pattern than fan-in or fan-out may state, messages per second.
 const MOST_PER_S: f64 = 1e7;
 
 const KEYS: &[&str] = &[
@@ -95,7 +95,7 @@ impl Question {
     /// Parses a question called `name`; `file` is what error messages call the question's file.
     ///
     /// # Errors
-    /// The text is not valid TOML, or a key is unknown, missing, or has an invalid value.
+    /// The text is not valid TOML, or a key is unknown, missing, has an invalid value, or contradicts another key.
     pub fn parse(name: &str, file: &str, text: &str) -> Result<Question, PlanError> {
         let top: Table = toml::from_str(text).map_err(|e| PlanError::NotToml {
             file: file.to_owned(),

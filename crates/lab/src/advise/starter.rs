@@ -96,7 +96,7 @@ pub fn available(language: Language) -> Vec<&'static str> {
 /// `mechanism`.
 ///
 /// # Errors
-/// There are no starter programs for the mechanism, or a file already exists or cannot be written.
+/// There are no starter programs for the mechanism in the language, or a file already exists or cannot be written.
 pub fn write(
     mechanism: &str,
     recommended: &str,

@@ -156,7 +156,8 @@ impl Surveyor<'_> {
         self.bench.now() - self.begun
     }
 
-    /// Halves the set of candidates repeatedly until few remain and these have been measured thoroughly.
+    /// Halves the set of candidates repeatedly until few remain and these have been measured thoroughly; returns those
+    /// to compare in variations.
     fn halve(
         &mut self,
         candidates: &[Candidate],

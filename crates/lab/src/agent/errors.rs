@@ -7,7 +7,7 @@ use super::greeting::Version;
 /// The reason why a host cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    /// The first element of the command prefix is not a program.
+    /// The first element of the command prefix could not be run.
     #[error("host '{host}': cannot run '{program}': {why}; {}", self.remedy())]
     NoProgram {
         /// The host.

@@ -43,7 +43,7 @@ pub enum BuildError {
         /// The end of the command's output.
         wrote: String,
     },
-    /// The stamp of the build could not be written.
+    /// The lock or the stamp of the build could not be written.
     #[error("cannot write {file}: {cause}")]
     Unwritten {
         /// The file.

@@ -127,7 +127,8 @@ impl Contender {
     /// Builds the contender as declared.
     ///
     /// # Errors
-    /// The command cannot be started or fails; the error quotes its output and contains the remedy.
+    /// The folder or a file of the build cannot be written, or the command cannot be started or fails. The error of a
+    /// command contains the remedy and, if the command was started, the end of its output.
     pub fn build(&self) -> Result<(), BuildError> {
         building::build(self)
     }
