@@ -67,7 +67,7 @@ impl Handle {
         self.await_connection()
     }
 
-    /// Requests a connection, with `payload` as the first message. Does not wait for the answer.
+    /// Requests a connection, with `payload` as the first message. Does not wait for the peer's answer.
     pub(crate) fn request_connection(
         &self,
         address: &[u8; ENCODED_LEN],
@@ -91,8 +91,8 @@ impl Handle {
         }
     }
 
-    /// Waits for the answer to a connection request. tipcd reports one within the timeout that the socket's option
-    /// sets.
+    /// Waits for the outcome of a connection request, which tipcd reports within the connect timeout of the socket.
+    /// Fails with EINTR if a signal arrives.
     pub(crate) fn await_connection(&self) -> Result<(), Errno> {
         loop {
             let phase = self.state().phase;

@@ -25,7 +25,7 @@ use crossway_tipc_client::protocol::{VERSION, epoch, slot};
 use crate::ffi;
 use crate::process::{self, Own};
 
-/// Time limit for an answer. tipcd normally answers immediately; if it takes longer than this, it hangs.
+/// Time limit for an answer. tipcd normally answers immediately; if it takes longer than this, it is assumed to hang.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Error text for a closed connection.
@@ -119,14 +119,15 @@ pub(crate) fn region_word(region: u32, word: usize) -> &'static AtomicU64 {
     }
 }
 
-/// Returns the value of an epoch counter, and an identifier of the tipcd to which it belongs.
+/// Returns the value of an epoch counter (0 before the first connection to tipcd), and an identifier of the tipcd to
+/// which it belongs.
 pub(crate) fn epoch(index: usize) -> (u64, u64) {
     let now = EPOCHS_NOW.load(Ordering::Acquire);
     let epochs = EPOCHS.maps.get(now as usize).and_then(OnceLock::get);
     (epochs.map_or(0, |epochs| epochs.load(index % epoch::COUNT)), now)
 }
 
-/// Whether a descriptor is the library's own connection.
+/// Whether a descriptor is the library's own connection to tipcd.
 pub(crate) fn is_hidden(fd: c_int) -> bool {
     fd >= 0 && HIDDEN.load(Ordering::Relaxed) == fd && is_connection(fd)
 }
@@ -159,8 +160,9 @@ pub(crate) fn step_aside() {
     });
 }
 
-/// Sends a request to tipcd and waits for the answer. Fails with the errno in the answer, with EAFNOSUPPORT if there is
-/// no tipcd, or with ENETDOWN if tipcd has ended.
+/// Sends a request to tipcd and waits for the answer. Fails with the errno in the answer; with EAFNOSUPPORT, EACCES or
+/// EPROTO if tipcd cannot be reached, denies access or has another version; with ENETDOWN if it has ended, does not
+/// answer or does not know the socket.
 pub(crate) fn ask(request: &Request<'_>, tail: &[IoSlice<'_>]) -> Result<Answer, Errno> {
     ask_with(request, tail, None)
 }
@@ -213,7 +215,7 @@ fn ask_with(
     })
 }
 
-/// The process ID of the running tipcd, as this process sees it; `None` if there is none.
+/// The process ID of the running tipcd, as this process sees it; `None` if this process cannot connect to one.
 pub(crate) fn tipcd() -> Option<u32> {
     let own = process::own()?;
     ffi::without_signals(|| {
@@ -223,7 +225,7 @@ pub(crate) fn tipcd() -> Option<u32> {
     })
 }
 
-/// Index of the region that holds the slots of new sockets.
+/// Index of the region that holds the slots of new sockets; `None` before the first connection to tipcd.
 pub(crate) fn own_region() -> Option<u32> {
     process::own()?.region.load(Ordering::Relaxed).checked_sub(1)
 }

@@ -54,8 +54,9 @@ impl Place {
     }
 }
 
-/// Fails with EHOSTUNREACH if a destination is not reachable. `address` is a struct sockaddr_tipc, or zeros for the
-/// socket's whole group. `at` is the index of the destination's epoch.
+/// Fails with EHOSTUNREACH if a destination is not reachable, and like `control::ask` if tipcd has to be queried and
+/// fails. `address` is a struct sockaddr_tipc, or zeros for the socket's whole group. `at` is the index of the
+/// destination's epoch.
 pub(crate) fn check(socket: &Handle, address: &[u8; ENCODED_LEN], at: usize) -> Result<(), Errno> {
     let (count, tipcd) = control::epoch(at);
     let half =

@@ -10,7 +10,7 @@ use crossway_tipc_client::{ErrorCode, ServiceRange, SocketAddress, SocketKind};
 use crate::ffi::{self, Parts};
 use crate::socket::{Handle, SHUT, TOLD};
 
-/// Maximum number of payload bytes of a returned message that a program gets.
+/// Maximum number of payload bytes of a returned message that a program gets as control data.
 pub(crate) const RETURNED_LEN: usize = 1024;
 
 /// What the program requests in addition to the payload.
@@ -158,7 +158,7 @@ impl Handle {
         }
     }
 
-    /// The result of a receive call after the last message. A kernel reports the end of a connection once, and later
+    /// The result of a receive call after the last message. The kernel reports the end of a connection once, and later
     /// blocking calls wait for ever. Here, later blocking calls report the end again; only non-blocking calls fail with
     /// EAGAIN.
     #[cold]

@@ -14,7 +14,7 @@ use crate::request;
 use crate::socket::Handle;
 use crate::table::{self, find};
 
-/// The struct sockaddr_tipc behind a pointer; `None` if it is too short.
+/// The struct sockaddr_tipc behind a pointer; `None` if the pointer is NULL or `len` is too small.
 ///
 /// # Safety
 /// `pointer` is NULL, or points to `len` bytes that are valid for the duration of the call.
@@ -29,7 +29,8 @@ pub(super) unsafe fn address<'a>(
     Some(unsafe { &*pointer.cast() })
 }
 
-/// Writes as much of an address as fits to the program's buffer, and the full length of the address to `len`.
+/// Writes as much of an address as fits to the program's buffer, and the full length of the address to `len`. Fails
+/// with EFAULT if a pointer is NULL, with EINVAL if `len` is negative as a C int.
 ///
 /// # Safety
 /// Both pointers are NULL or writable; the buffer is as long as `len` says.
@@ -55,7 +56,7 @@ fn encoded(socket: SocketAddress) -> [u8; ENCODED_LEN] {
 }
 
 /// Registers a new socket and sets the requested flags (SOCK_NONBLOCK, SOCK_CLOEXEC) of its descriptor. Returns the
-/// descriptor.
+/// descriptor; if it cannot be registered, closes it and fails with EMFILE.
 fn noted(socket: Handle, flags: c_int) -> Result<c_int, Errno> {
     let fd = borrow(socket.fd).ok_or(Errno::BADF)?;
     if flags & libc::SOCK_NONBLOCK != 0 {
@@ -221,7 +222,7 @@ pub(super) unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_in
     }
 }
 
-/// Accepts a connection and writes the peer's address to `from`.
+/// Accepts a connection and writes the peer's address to `from`, unless that is NULL.
 ///
 /// # Safety
 /// `from` and `len` are NULL or writable; the buffer is as long as `len` says.

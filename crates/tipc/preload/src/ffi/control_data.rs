@@ -54,7 +54,7 @@ impl Room {
     }
 }
 
-/// Encodes numbers as bytes. Returns a buffer, and how many of its bytes are used.
+/// Encodes up to three numbers as bytes. Returns a buffer, and how many of its bytes are used.
 fn bytes(numbers: &[u32]) -> ([u8; 12], usize) {
     let mut raw = [0; 12];
     for (place, number) in raw.chunks_exact_mut(4).zip(numbers) {
@@ -63,7 +63,8 @@ fn bytes(numbers: &[u32]) -> ([u8; 12], usize) {
     (raw, 4 * numbers.len().min(3))
 }
 
-/// Writes the control data of a message. Returns whether there was room for all of it.
+/// Writes the control data of a message. Returns false if the program's buffer was too small for all of it; true if the
+/// program passed no buffer.
 ///
 /// # Safety
 /// The message's control buffer must be writable for its whole length.

@@ -1,4 +1,5 @@
-//! Calls that copy or close descriptors, and calls that would write to a descriptor without this library.
+//! Calls that copy or close descriptors, and calls that would bypass this library on a TIPC socket (streams, sendfile,
+//! splice).
 
 use std::ffi::{c_char, c_int, c_long, c_uint};
 
@@ -13,7 +14,7 @@ use crate::process::is_borrowed;
 use crate::socket::Handle;
 use crate::table::{self, find};
 
-/// Unregisters a descriptor that is about to be closed.
+/// Unregisters a descriptor that is about to be closed, unless a child of vfork closes it: the table is its parent's.
 fn forget(fd: c_int) {
     if find(fd).is_some() && !is_borrowed() {
         without_signals(|| table::forget(fd));
@@ -182,7 +183,8 @@ unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE 
     unsafe { real::fdopen(fd, mode) }
 }
 
-/// Sets errno and returns -1, for a call that this library cannot support. Programs then copy the data themselves.
+/// Sets errno and returns -1, for a call that this library cannot support, so that the program falls back to copying
+/// the data.
 pub(super) fn refused(errno: c_int) -> ssize_t {
     set_errno(errno);
     -1
@@ -232,7 +234,7 @@ pub(super) unsafe extern "C-unwind" fn splice(
     unsafe { real::splice(from, from_offset, to, to_offset, len, flags) }
 }
 
-/// Defines functions with the arguments parts, offset and flags. They fail on TIPC sockets.
+/// Defines functions with the arguments parts, offset and flags. They fail with EOPNOTSUPP on TIPC sockets.
 macro_rules! refused_on_sockets {
     ($($name:ident)*) => {
         $(

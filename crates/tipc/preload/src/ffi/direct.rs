@@ -1,5 +1,6 @@
 //! Calls that bypass the C library's functions. On a TIPC socket, `syscall(2)` does the same as the function that has
-//! the system call's name. io_uring is refused, because no library can redirect its operations.
+//! the system call's name. io_uring is refused unless the user permits it, because no library can redirect its
+//! operations.
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::OnceLock;
@@ -32,8 +33,8 @@ fn may_use_io_uring() -> bool {
     })
 }
 
-/// Whether a system call must be handled by this library's function of that name: because it concerns a TIPC socket, or
-/// closes or replaces a descriptor.
+/// Whether a system call must be handled by this library's function of that name: because it concerns a TIPC socket,
+/// may receive one, or closes or replaces a descriptor.
 ///
 /// # Safety
 /// `words` are the arguments of the system call.
@@ -191,7 +192,8 @@ unsafe extern "C-unwind" fn syscall(
     }
 }
 
-/// Defines the functions with which liburing creates a ring. They return the errno, negated.
+/// Defines the functions with which liburing creates a ring. They return -ENOSYS if io_uring is refused or liburing
+/// lacks the function.
 macro_rules! rings {
     ($(fn $name:ident($($arg:ident: $kind:ty),*);)*) => {
         $(

@@ -1,8 +1,8 @@
 //! Checks whether a program's pointer is valid, so that a call fails with EFAULT, as in the kernel, instead of
 //! crashing.
 //!
-//! A check costs one or two system calls. It is therefore made only in calls that need an answer from tipcd anyway, and
-//! never when messages are sent or received.
+//! A check costs one or two system calls. It is therefore made only in calls that set up or query sockets, and never
+//! when messages are sent or received.
 
 use std::ffi::c_void;
 
@@ -19,7 +19,8 @@ pub(super) fn writable(pointer: *mut c_void, len: usize) -> Result<(), Errno> {
     cma::check_own(pointer as u64, len, true)
 }
 
-/// Fails with EFAULT unless there is room for a result and its length, as `getsockname` and `getsockopt` write them.
+/// Fails with EFAULT unless `len` is writable and `pointer` is writable for `bytes` bytes or, if `*len` is smaller, for
+/// that many. Calls such as `getsockname` write a result and its length there.
 pub(super) fn answerable(
     pointer: *mut c_void,
     len: *mut socklen_t,

@@ -62,7 +62,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Calls `what` with the bytes to be sent, as at most `N` slices.
+    /// Calls `use_them` with the bytes to be sent, as at most `N` slices; more parts than that are copied into one.
     pub(crate) fn with_slices<const N: usize, T>(
         &self,
         use_them: impl FnOnce(&[IoSlice<'_>]) -> T,

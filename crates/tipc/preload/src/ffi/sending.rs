@@ -97,7 +97,8 @@ unsafe extern "C-unwind" fn __write(fd: c_int, bytes: *const c_void, len: size_t
     unsafe { write(fd, bytes, len) }
 }
 
-/// Converts the array of parts that a program passes to readv or writev.
+/// Converts the array of parts that a program passes to readv or writev. Fails with EINVAL if `length` is negative or
+/// exceeds `PARTS_MAX`.
 ///
 /// # Safety
 /// `parts` points to `length` parts, each with memory of its length.
@@ -158,8 +159,8 @@ pub(super) unsafe extern "C-unwind" fn sendmsg(
     }
 }
 
-/// Calls `what` for one message after the other, until it returns false or an error. Returns the number of messages
-/// processed; fails only if the first one failed.
+/// Calls `what` for one message after the other, at most `PARTS_MAX`, until it returns false or an error. Returns the
+/// number of calls that succeeded; fails only if the first one failed, or with EFAULT if `messages` is NULL.
 ///
 /// # Safety
 /// `messages` is NULL, or points to `length` messages.

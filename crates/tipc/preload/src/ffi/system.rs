@@ -106,7 +106,7 @@ fn assemble<'a>(
     Ok(&mut room[..count])
 }
 
-/// Sends a header followed by the program's data.
+/// Sends a header followed by the program's data. Returns the length sent, including the header.
 #[inline]
 pub(crate) fn send(
     fd: c_int,
@@ -160,7 +160,8 @@ pub(crate) fn send_filling(
     checked(unsafe { real::sendmsg(fd, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
 }
 
-/// Receives into a header, then the program's parts, then a tail. Returns the length received and the message flags.
+/// Receives into a header, then the program's parts, then a tail. Returns the length received, including header and
+/// tail, and the message flags.
 #[inline]
 pub(crate) fn receive(
     fd: c_int,
