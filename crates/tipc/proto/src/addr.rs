@@ -237,7 +237,7 @@ impl MediaAddr {
         block
     }
 
-    /// Decodes a block; returns `None` for an unsupported medium.
+    /// Decodes a block; returns `None` for an unsupported medium, or an IP version other than 4 and 6.
     pub fn from_block(block: &[u8; Self::BLOCK_LEN]) -> Option<Self> {
         match block[3] {
             Self::ETHERNET => {

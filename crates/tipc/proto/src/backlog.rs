@@ -39,7 +39,7 @@ pub(crate) struct Backlog {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Congested;
 
-/// The level of a message: its importance or, for a message that congestion must not delay, `SYSTEM`. The latter are
+/// The level of a message: its importance or, if congestion must not delay the message, `SYSTEM`. That is the level of
 /// internal messages, connection ends, rejected messages and empty messages: the state of an endpoint depends on them.
 pub(crate) fn level_of(view: &View<'_>) -> usize {
     match view.user() {
@@ -53,7 +53,7 @@ pub(crate) fn level_of(view: &View<'_>) -> usize {
 }
 
 impl Backlog {
-    /// Creates an empty backlog of packets from `own` to `dest`, which is 0 for the broadcast link.
+    /// Creates an empty backlog of packets from `own` to `dest`. For the broadcast link, `dest` is 0.
     pub(crate) const fn new(own: NodeAddr, dest: NodeAddr) -> Self {
         Self { own, dest, queue: VecDeque::new(), counts: [0; 5] }
     }
@@ -70,9 +70,9 @@ impl Backlog {
         if self.counts[level] < Self::limit(level) + free { Ok(()) } else { Err(Congested) }
     }
 
-    /// Number of packets of this level that may still be queued while the window has `free` free slots. Returns 0 while
-    /// less than half of the limit is unused: otherwise, each departing packet would wake a sender, which would find
-    /// the backlog full again after one message.
+    /// Number of packets of this level that may still be queued while the window has `free` free slots. Returns 0
+    /// instead of a number below half of the limit: otherwise, each departing packet would wake a sender, which would
+    /// find the backlog full again after one message.
     pub(crate) fn room(&self, level: usize, free: usize) -> usize {
         let limit = Self::limit(level);
         let room = (limit + free).saturating_sub(self.counts[level]);

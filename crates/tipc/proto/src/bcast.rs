@@ -85,7 +85,7 @@ impl BcastSender {
         self.backlog.admit(level, self.free()).is_ok()
     }
 
-    /// Number of packets of this level that may still be queued; 0 until the backlog has drained to half.
+    /// Number of packets of this level that may still be queued; 0 while the backlog is more than half full.
     pub(crate) fn room(&self, level: usize) -> usize {
         self.backlog.room(level, self.free())
     }
@@ -131,8 +131,8 @@ impl BcastSender {
         self.probe_at
     }
 
-    /// Whether the peers that have not acknowledged all broadcasts must be probed now. After the last broadcast sent,
-    /// returns true only once; further probes are sent by the ticks of the links.
+    /// Whether the peers that have not acknowledged all broadcasts must be probed now. Returns true once,
+    /// [`BCAST_REPAIR`] after the last broadcast sent; further probes are sent by the ticks of the links.
     pub(crate) fn handle_timeout(&mut self, now: Nanos) -> bool {
         let due = self.probe_at.is_some_and(|at| at <= now);
         if due {
@@ -316,7 +316,7 @@ impl BcastListener {
     }
 
     /// Schedules the retransmission of the `gap` broadcasts after `ack`, and of those missing after each of the
-    /// received `runs`.
+    /// received `runs`. Ignores a report that is out of date, or that follows the last retransmission too soon.
     pub(crate) fn handle_gaps(
         &mut self,
         now: Nanos,

@@ -30,13 +30,14 @@ drop_reasons! {
     Encrypted = "encrypted",
     /// The frame arrived on a bearer that does not exist.
     NoBearer = "no-bearer",
-    /// The frame belongs to another network ID.
+    /// The frame belongs to a network with another ID.
     WrongNetwork = "wrong-network",
     /// One of this node's own frames came back.
     OwnEcho = "own-echo",
-    /// Discovery message for another node, or an answer to an address trial that has ended.
+    /// Discovery message for another node or during this node's address trial, or an answer to a trial that has ended.
     NotForUs = "not-for-us",
-    /// Another node claims this node's address.
+    /// Discovery message from a node that claims the address of this node or of a peer, or a second address while its
+    /// first is in use.
     DuplicateAddress = "duplicate-address",
     /// Discovery message whose media address is not unicast.
     BadMediaAddress = "bad-media-address",

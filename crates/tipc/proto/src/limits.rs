@@ -23,7 +23,8 @@ pub const HELD_BYTES_MAX: usize = 8 << 20;
 /// is forgotten.
 pub const PEERS_MAX: usize = 8_192;
 
-/// Maximum number of gap-ack blocks of each kind in a STATE message. Further gaps are reported in a later STATE.
+/// Maximum number of gap-ack blocks of each kind (unicast, broadcast) in a STATE message. Further gaps are reported in
+/// a later STATE.
 pub const GAP_ACK_BLOCKS_MAX: usize = 64;
 
 /// Smallest maximum packet size that a peer may announce for a link, in bytes. No link is set up to a peer that announces less.
@@ -46,7 +47,7 @@ pub const ACK_EVERY: u16 = 16;
 /// acknowledgements are piggybacked on other packets.
 pub const ACK_EVERY_MAX: u16 = 128;
 
-/// Number of out-of-order packets that triggers an immediate gap report; smaller gaps are reported by a timer.
+/// Number of out-of-order packets that triggers an immediate gap report; if there are fewer, a timer triggers it.
 pub const NACK_AFTER_DEFERRED: usize = 3;
 
 /// Highest priority of a link (TIPC_MAX_LINK_PRI of linux/tipc.h).
@@ -118,8 +119,8 @@ pub const MERGE_AFTER_MAX: u32 = 1_024;
 
 /// Default time that a connection request waits for a reply.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(8_000);
-/// Minimum delay before a connection request that was refused because the listener's queue was full is repeated. A
-/// random time of up to a quarter of the timeout is added.
+/// Minimum delay before a connection request is repeated after the listener refused it because its queue was full. A
+/// random time of up to a quarter of the connect timeout is added.
 pub const CONNECT_RETRY: Duration = Duration::from_millis(100);
 /// Idle time after which a connection probes its peer. If the probe is not answered within the same time, the
 /// connection is aborted.
@@ -162,7 +163,7 @@ pub const SUBSCRIBER_EVENTS_MAX: usize = 1 << 18;
 
 /// How long a node waits for objections to an address before it adopts the address.
 pub const TRIAL_TIME: Duration = Duration::from_millis(1_000);
-/// Interval between the trial messages that announce such an address.
+/// Interval between the messages that announce the address during this trial.
 pub const TRIAL_INTERVAL: Duration = Duration::from_millis(125);
 /// Initial interval between discovery requests; it doubles each time.
 pub const DISCOVERY_FIRST: Duration = Duration::from_millis(250);
@@ -180,10 +181,11 @@ pub const TOLERANCE_MIN: Duration = Duration::from_millis(50);
 pub const TOLERANCE_MAX: Duration = Duration::from_millis(30_000);
 /// Longest interval between supervision ticks of a link.
 pub const TICK_MAX: Duration = Duration::from_millis(500);
-/// Number of ticks without a sign of life from the peer after which the link fails.
+/// Maximum number of successive ticks without a sign of life from the peer. If it is exceeded, the link fails at the
+/// next tick.
 pub const SILENT_TICKS_MAX: u32 = 4;
-/// Number of ticks during which a link in reset sends RESET at every tick; after that, it does so only at every 16th
-/// tick.
+/// Number of RESET messages that a link sends when it enters the reset state and at the ticks that follow; after that,
+/// it sends one only at every 16th tick.
 pub const RESETS_AT_ONCE: u32 = 5;
 
 /// Maximum number of members of a node's domain in the overlapping ring monitor. Records with more members are dropped

@@ -222,7 +222,7 @@ impl NameTable {
 
     /// Returns the next socket, in round-robin order, among those bound to a range that contains `instance`. If several
     /// ranges contain it, the one with the lowest bounds is used, as in the kernel. `local` restricts the choice to the
-    /// sockets of one node.
+    /// bindings of one node. `None` if there is no such binding.
     pub fn lookup(
         &mut self,
         service: u32,

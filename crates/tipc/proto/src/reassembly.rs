@@ -13,7 +13,7 @@ pub(crate) struct Reassembly {
 }
 
 /// Error: a fragment arrived out of order, or the reassembled data is not a message. On a unicast link, this means that
-/// the two ends no longer agree on its state.
+/// the two ends no longer agree on the state of the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OutOfStep;
 

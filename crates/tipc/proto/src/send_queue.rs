@@ -91,7 +91,7 @@ impl SendQueue {
         Acked { count }
     }
 
-    /// Records that the packets from `from` to `to` have arrived although an earlier one is missing.
+    /// Records that the packets from `from` up to and including `to` have arrived although an earlier one is missing.
     pub(crate) fn mark_arrived(&mut self, from: Seq, to: Seq) {
         let start = usize::from(from.distance_from(self.base));
         let end = usize::from(to.next().distance_from(self.base));
@@ -102,9 +102,9 @@ impl SendQueue {
         }
     }
 
-    /// Queues `count` packets, beginning with `from`, for retransmission. Packets that have arrived are skipped, and so
-    /// are packets retransmitted less than `holdoff` ago: the peer could not have known of that retransmission when it
-    /// sent its report. Returns the number of packets queued.
+    /// Queues `count` packets, beginning with `from`, for retransmission. Packets that have arrived or are queued
+    /// already are skipped, and so are packets retransmitted less than `holdoff` ago: the peer could not have known of
+    /// that retransmission when it sent its report. Returns the number of packets queued.
     pub(crate) fn resend(&mut self, now: Nanos, from: Seq, count: u16, holdoff: Duration) -> usize {
         // A report that crossed an acknowledgement begins before the oldest packet kept.
         let (from, count) = if from.before(self.base) {

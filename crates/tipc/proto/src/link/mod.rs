@@ -303,7 +303,7 @@ impl Link {
         self.rx.next().prev()
     }
 
-    /// Whether the peer has acknowledged the packet with this number.
+    /// Whether the link is up and the peer has acknowledged packet `seq`.
     pub(crate) fn is_acked(&self, seq: Seq) -> bool {
         self.is_up() && self.tx.base().after(seq)
     }
@@ -338,7 +338,8 @@ impl Link {
         was_up
     }
 
-    /// Resets the link for this reason. Returns the event to report, or `None` if the link was not up.
+    /// Resets the link for this reason. If it is [`LinkDownReason::FragmentsLost`], the link henceforth offers only a
+    /// packet size that the medium carries whole. Returns the event to report, or `None` if the link was not up.
     pub(crate) fn fail(&mut self, now: Nanos, reason: LinkDownReason) -> Option<LinkEvent> {
         if reason == LinkDownReason::FragmentsLost {
             self.cfg.mtu = self.cfg.mtu.min(self.cfg.whole_max);
@@ -346,7 +347,8 @@ impl Link {
         self.reset(now).then_some(LinkEvent::Down(reason))
     }
 
-    /// Takes the link down for good. The next [`Link::poll_transmit`] returns the frame that notifies the peer.
+    /// Takes the link down for good. Returns the same as [`Link::fail`]; the next [`Link::poll_transmit`] returns the
+    /// frame that notifies the peer.
     pub(crate) fn stop(&mut self, now: Nanos) -> Option<LinkEvent> {
         let event = self.fail(now, LinkDownReason::BearerDisabled);
         self.due = Some(Due::Reset { stopping: true });
@@ -362,7 +364,7 @@ impl Link {
         LinkEvent::Up
     }
 
-    /// Requests a STATE to be sent; several requests are combined into one message.
+    /// Requests a STATE to be sent if the link is up; several requests are combined into one message.
     pub(crate) fn want_state(&mut self, probe: bool, keepalive: bool) {
         if !self.is_up() {
             return;

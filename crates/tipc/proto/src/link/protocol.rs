@@ -17,7 +17,7 @@ pub(crate) struct Handled {
     pub(crate) event: Option<LinkEvent>,
     /// The gap-ack record. The caller passes the part about broadcasts to the broadcast link.
     pub(crate) blocks: GapAckBlocks,
-    /// The peer's domain record, or the reason why it was dropped.
+    /// The peer's domain record, or the reason why it was dropped; `None` if the message contains none.
     pub(crate) domain: Option<Result<DomainRecord, DropReason>>,
 }
 
@@ -145,7 +145,8 @@ impl Link {
     }
 
     /// Records the session, bearer and interface that the peer announces in RESET or ACTIVATE, and combines the link's
-    /// own values with the announced ones: the smaller packet size and the higher priority apply.
+    /// own values with the announced ones: the smaller packet size, the higher priority, the peer's tolerance and the
+    /// network plane of the end with the lower address apply.
     fn adopt(&mut self, m: &LinkProtocol<'_>, announced: &Reset) {
         self.peer_session = Some(m.session);
         self.peer_bearer = m.bearer;

@@ -8,9 +8,9 @@ use crate::wire::{Packet, View};
 use alloc::vec::Vec;
 
 impl Link {
-    /// Handles a sequenced packet. Returns whether it is the next one in order, and appends the packets that waited for
-    /// it to `behind`. The caller passes these packets to [`Link::reassembly`], except those that belong to another
-    /// link.
+    /// Handles a sequenced packet. Returns the event to report, if any, and whether the packet is the next one in
+    /// order; appends the packets that waited for it to `behind`. The caller passes all of them to
+    /// [`Link::reassembly`], except those that belong to another link.
     pub(crate) fn handle_packet(
         &mut self,
         now: Nanos,

@@ -13,7 +13,7 @@ impl Link {
     /// Queues a whole message for the peer. The link must be up.
     ///
     /// # Errors
-    /// [`Congested`] if the backlog of its importance is full; the message is returned.
+    /// [`Congested`] if the backlog of the message's importance is full; the message is returned.
     pub(crate) fn send(&mut self, message: Packet) -> Result<(), (Congested, Packet)> {
         let level = level_of(&message.view());
         if let Err(congested) = self.backlog.admit(level, self.free()) {
@@ -72,7 +72,7 @@ impl Link {
         })
     }
 
-    /// Number of packets of this level that may still be queued; 0 until the backlog has drained to half.
+    /// Number of packets of this level that may still be queued; 0 while the backlog is more than half full.
     pub(crate) fn room(&self, level: usize) -> usize {
         self.backlog.room(level, self.free())
     }
@@ -98,7 +98,8 @@ impl Link {
         self.probe_at = (self.tx.len() > 0).then(|| by_then.min(by_now));
     }
 
-    /// Retransmits the `gap` packets after `ack`, and those missing after each of the received `runs`.
+    /// Queues the `gap` packets after `ack`, and those missing after each of the received `runs`, for retransmission.
+    /// Does nothing if `gap` is 0.
     pub(super) fn handle_gaps(&mut self, now: Nanos, ack: Seq, gap: u16, runs: &[GapAck]) {
         if gap == 0 {
             return;
@@ -120,7 +121,7 @@ impl Link {
 
     /// Appends the next frame for the peer to `out`: control messages first, then retransmissions, then new packets.
     /// Retransmitted and new packets carry acknowledgements; if there is no packet to send, a pending acknowledgement
-    /// is sent on its own.
+    /// is sent on its own. Returns false if there is nothing to send now.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Nanos,
@@ -159,7 +160,7 @@ impl Link {
         true
     }
 
-    /// Sends a pending acknowledgement if there is no packet to carry it.
+    /// Sends a pending acknowledgement if there is no packet to carry it. Returns whether there was one.
     fn poll_ack(
         &mut self,
         now: Nanos,

@@ -133,7 +133,7 @@ impl LinkStats {
         self.queue_max = self.queue_max.max(packets as u64);
     }
 
-    /// Average number of unacknowledged packets over the samples.
+    /// Average number of unacknowledged packets over the samples; 0 if there are none.
     pub const fn queue_average(&self) -> u64 {
         match self.queue_sum.checked_div(self.queue_looks) {
             Some(average) => average,

@@ -10,9 +10,9 @@ use crate::wire::Packet;
 /// have ended the session to which it responds.
 const ESTABLISHING_TICKS_MAX: u32 = 16;
 
-/// Number of probes per tick while nothing is heard and the ring monitor is active, so that perhaps only one end of the
-/// link probes. With one probe per tick, the loss of a fifth of all frames would occasionally be mistaken for the loss
-/// of the peer.
+/// Number of probes per tick while nothing is heard and the ring monitor is active. Perhaps only one end of the link
+/// then probes, and with one probe per tick, the loss of a fifth of all frames would occasionally be mistaken for the
+/// loss of the peer.
 const INSISTENCE: u32 = 4;
 
 /// State outside the link that affects supervision.
@@ -27,7 +27,7 @@ pub(crate) struct Pending {
 }
 
 impl Link {
-    /// Handles the timers that have expired.
+    /// Handles the timers that have expired. Returns the event to report if the link fails.
     pub(crate) fn handle_timeout(&mut self, now: Nanos, pending: Pending) -> Option<LinkEvent> {
         if self.probe_at.is_some_and(|at| at <= now) {
             self.probe_tail(now);
@@ -136,7 +136,8 @@ impl Link {
         (self.suspected, self.insist_at) = (None, None);
     }
 
-    /// Probes again before the next tick, because nothing was heard from the peer.
+    /// Probes again before the next tick, because nothing was heard from the peer. After [`SUSPECT_PROBES`] probes of a
+    /// peer reported as lost, fails the link instead, and returns the event to report.
     fn insist(&mut self, now: Nanos) -> Option<LinkEvent> {
         self.insist_at = None;
         if !self.is_up() {

@@ -137,8 +137,8 @@ impl Link {
 
     /// Sends the queued packets of another link through this one, each with its original number. If `ahead` is set,
     /// they are sent before the packets held back since [`Link::synchronize`], because they are older; otherwise after
-    /// all queued packets, because they may be newer. Returns the sequence number of the last tunnelled packet on this
-    /// link.
+    /// all queued packets, because they may be newer. Like [`Link::open`], this allows the packets held back to be
+    /// sent. Returns the sequence number of the last tunnelled packet on this link.
     pub(crate) fn carry(
         &mut self,
         remains: Remains,

@@ -132,8 +132,8 @@ impl Monitor {
         self.changed(false);
     }
 
-    /// Records that the link to a node is lost. Returns the nodes that it monitored for this node, which may have been
-    /// lost with it.
+    /// Records that the link to a node is lost. Returns the nodes that the lost node monitored for this one: they may
+    /// have been lost with it.
     pub(crate) fn peer_down(&mut self, addr: NodeAddr) -> Vec<NodeAddr> {
         let Ok(index) = self.place(addr) else { return Vec::new() };
         // Whether or not it is a head at this moment: when neighbours fail together, roles change with each loss.
@@ -202,8 +202,8 @@ impl Monitor {
         lost
     }
 
-    /// Whether the node with this address is in the ring and this node considers it up. False for members of this
-    /// node's domain, because they are probed anyway.
+    /// Whether the node with this address is in the ring and this node considers it up. False for this node and for
+    /// members of its domain, because those are probed anyway.
     fn ring_has_up(&self, addr: NodeAddr) -> bool {
         let member = self.place(addr).map(|index| &self.ring[index]);
         addr != self.own && member.is_ok_and(|m| m.up && !m.local)
@@ -230,7 +230,8 @@ impl Monitor {
     }
 
     /// The record to send to a peer: the whole domain until the peer has acknowledged it, after that only the
-    /// generation numbers. `None` if the ring monitor is not active, as in a small cluster.
+    /// generation numbers. `None` if the peer is not in the ring, or the ring monitor is not active, as in a small
+    /// cluster.
     pub(crate) fn record_for(&self, addr: NodeAddr) -> Option<DomainRecord> {
         if !self.is_active() {
             return None;
@@ -258,8 +259,8 @@ pub struct MonitoredReport {
     pub addr: NodeAddr,
     /// Whether the node is up.
     pub up: bool,
-    /// Whether this node probes that node itself: because that node is in this node's domain, is a head, or is covered
-    /// by no head.
+    /// Whether this node probes that node itself: because the ring monitor is not active, or because that node is in
+    /// this node's domain, is a head, or is covered by no head.
     pub direct: bool,
     /// Generation of the node's last domain record; 0 if it has sent none.
     pub generation: u16,

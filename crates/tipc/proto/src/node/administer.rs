@@ -151,7 +151,7 @@ impl Node {
         self.names.of_node(self.own()).map(|(_, binding)| binding).collect()
     }
 
-    /// Data messages sent between sockets of this node since the node was started. No link counts them.
+    /// Data messages sent between sockets of this node since the node was created. No link counts them.
     pub const fn local_traffic(&self) -> Traffic {
         self.local_traffic
     }

@@ -189,8 +189,8 @@ impl Node {
         self.discover(now);
     }
 
-    /// Takes down every link on a bearer, or only those to one station. A peer with another link continues over it; any
-    /// other peer is notified and forgotten.
+    /// Takes down every link on a bearer, or only those to one station. A peer with another link that is up continues
+    /// over it; any other peer is notified. A peer that has no other link is forgotten.
     pub(super) fn stop_links(&mut self, now: Nanos, bearer: BearerId, station: Option<MediaAddr>) {
         let meant = |p: &Peer| p.link(bearer).is_some_and(|l| station.is_none_or(|s| s == l.media));
         let addrs: Vec<_> = self.peers.iter().filter(|(_, p)| meant(p)).map(|(a, _)| *a).collect();
@@ -219,7 +219,8 @@ impl Node {
         }
     }
 
-    /// Ends all contacts in an orderly way: peers are notified, so that they do not have to wait for their tolerance.
+    /// Ends all contacts in an orderly way, and disables all bearers. Peers are notified if the caller still sends the
+    /// frames that [`Node::poll_transmit`] returns, so that they do not have to wait for their tolerance.
     pub fn stop(&mut self, now: Nanos) {
         let addrs: Vec<NodeAddr> = self.peers.keys().copied().collect();
         for addr in addrs {

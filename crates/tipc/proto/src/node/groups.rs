@@ -27,8 +27,8 @@ impl Node {
     /// JOIN.
     ///
     /// # Errors
-    /// [`SocketError::Access`] for a reserved type or if the socket is already a member, and the errors of
-    /// [`Node::bind`].
+    /// [`SocketError::Access`] for a reserved type or if the socket is already a member; [`SocketError::BadSocket`],
+    /// [`SocketError::TooMany`] and [`SocketError::WouldBlock`] as for [`Node::bind`].
     pub fn join(
         &mut self,
         now: Nanos,
@@ -71,7 +71,7 @@ impl Node {
     /// that the socket has left.
     ///
     /// # Errors
-    /// [`SocketError::Invalid`] if it is not a member.
+    /// [`SocketError::Invalid`] if it is not a member; [`SocketError::BadSocket`].
     pub fn leave(&mut self, now: Nanos, port: Port) -> Result<(), SocketError> {
         let group = self.socket(port)?.group.as_ref().ok_or(SocketError::Invalid)?;
         let (request, key) = (group.request, group.key);

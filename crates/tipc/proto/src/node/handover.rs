@@ -75,8 +75,8 @@ impl Taken {
         self.message.as_ref().map_or(0, Packet::size)
     }
 
-    /// Whether [`Node::give_back`] would return the message to its sender: if the sender has requested this, and the
-    /// message was not itself returned.
+    /// Whether the sender wants the message back and the message was not itself returned. [`Node::give_back`] returns
+    /// such a message, unless it is a multicast.
     pub fn is_returnable(&self) -> bool {
         self.message
             .as_ref()
@@ -99,7 +99,8 @@ impl Node {
     /// Removes and returns a socket's oldest message. The end of a connection is returned like a message, once.
     ///
     /// # Errors
-    /// [`SocketError::WouldBlock`] if there is none, [`SocketError::Invalid`] on a listening socket.
+    /// [`SocketError::WouldBlock`] if there is none, [`SocketError::Invalid`] on a listening socket,
+    /// [`SocketError::BadSocket`].
     pub fn take(&mut self, now: Nanos, port: Port) -> Result<Taken, SocketError> {
         let socket = self.socket(port)?;
         if matches!(socket.state, SocketState::Listening) {
@@ -125,7 +126,8 @@ impl Node {
         Ok(taken)
     }
 
-    /// Returns an unread message to its sender, if the sender has requested this. Otherwise the message is dropped.
+    /// Returns an unread message to its sender if [`Taken::is_returnable`] and the message is not a multicast;
+    /// otherwise drops it.
     pub fn give_back(&mut self, now: Nanos, taken: &Taken) {
         if let Some(view) = taken.message.as_ref().map(Packet::view) {
             self.return_message(view.prev_node(), &view, ErrorCode::NoPort);
@@ -136,7 +138,8 @@ impl Node {
     /// Removes and returns the oldest connection request of a listening socket. The caller must accept or refuse it.
     ///
     /// # Errors
-    /// The same as for [`Node::accept`].
+    /// [`SocketError::WouldBlock`] if there is no request, [`SocketError::Invalid`] if the socket does not listen,
+    /// [`SocketError::BadSocket`].
     pub fn take_request(&mut self, port: Port) -> Result<ConnectionRequest, SocketError> {
         let socket = self.socket(port)?;
         if !matches!(socket.state, SocketState::Listening) {
@@ -150,7 +153,7 @@ impl Node {
     /// Accepts a connection request with a new socket of this kind, notifies the peer and returns the new socket's port.
     ///
     /// # Errors
-    /// [`SocketError::TooMany`].
+    /// [`SocketError::TooMany`]; the request is then lost, and the peer's connect times out.
     pub fn accept_request(
         &mut self,
         now: Nanos,
@@ -174,7 +177,7 @@ impl Node {
     ///
     /// # Errors
     /// [`SocketError::Unreachable`] if there is no receiver; [`SocketError::Invalid`] for a range whose bounds are out
-    /// of order, or if a socket that is in no group gives no destination.
+    /// of order, if a socket that is in no group gives no destination, or if there is no such socket.
     pub fn check_destination_for(
         &self,
         port: Port,

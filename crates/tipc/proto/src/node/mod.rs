@@ -141,7 +141,7 @@ pub struct Transmit {
 pub enum Event {
     /// The address trial has ended: this is the node's address from now on.
     AddressSettled(NodeAddr),
-    /// Another node uses our address. The other node is ignored.
+    /// Another node uses our address or that of a known peer. The other node is ignored.
     DuplicateAddress {
         /// Identity of the other node.
         id: NodeId,
@@ -373,7 +373,8 @@ impl Node {
         self.events.pop_front()
     }
 
-    /// Number of bytes in the queues of all links and sockets, for the memory limit.
+    /// Number of bytes in the queues of all links and sockets, and in the domain records of peers, for the memory
+    /// limit.
     pub fn held_bytes(&self) -> usize {
         let links = self.peers.values().map(Peer::held_bytes).sum::<usize>();
         let sockets = self.sockets.values().map(Socket::held_bytes).sum::<usize>();

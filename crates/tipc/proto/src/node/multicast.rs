@@ -60,8 +60,9 @@ impl Node {
         Ok(())
     }
 
-    /// Whether a multicast to `remote` other nodes is sent as one copy to each. `wanted` is the method that the socket
-    /// has chosen. `last` describes the socket's last multicast: whether it was sent in copies, and when.
+    /// Whether a multicast to `remote` other nodes is sent as one copy to each, as far as media and peers leave a
+    /// choice. `wanted` is the method that the socket has chosen. `last` describes the socket's last multicast: whether
+    /// it was sent in copies, and when.
     pub(super) fn replicast_now(
         &self,
         now: Nanos,

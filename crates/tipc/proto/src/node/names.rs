@@ -73,7 +73,7 @@ impl Node {
         Ok(binding.key)
     }
 
-    /// Withdraws a binding of this node. If the broadcast link cannot accept the update, contact with the peers that
+    /// Withdraws a binding of this node. If the update cannot be sent to all peers now, contact with the peers that
     /// block it is re-established from scratch, because a closing socket cannot wait, and a binding that is not
     /// withdrawn would mislead the cluster.
     pub(super) fn withdraw_at_any_cost(

@@ -13,7 +13,7 @@ pub mod option {
     pub const SRC_DROPPABLE: u32 = 128;
     /// Whether messages that cannot be delivered are dropped instead of returned.
     pub const DEST_DROPPABLE: u32 = 129;
-    /// Timeout of a connection request, in milliseconds.
+    /// Timeout of a connection request, in milliseconds; only the lowest 16 bits count, as in Linux.
     pub const CONN_TIMEOUT: u32 = 130;
     /// Always 0. Linux still has this option for old programs.
     pub const NODE_RECVQ_DEPTH: u32 = 131;
@@ -23,13 +23,14 @@ pub mod option {
     pub const MCAST_BROADCAST: u32 = 133;
     /// Makes the socket send multicasts as one copy to each node. Takes no value.
     pub const MCAST_REPLICAST: u32 = 134;
-    /// The group that the socket is in; read only. [`Node::join`](crate::node::Node::join) joins a group.
+    /// The group that the socket is in, 0 if it is in none; read only. [`Node::join`](crate::node::Node::join) joins a
+    /// group.
     pub const GROUP_JOIN: u32 = 135;
     /// Leaves the group. Takes no value.
     pub const GROUP_LEAVE: u32 = 136;
-    /// Number of bytes in the receive queue.
+    /// Number of bytes that received messages occupy, including overhead and messages held back to restore their order.
     pub const SOCK_RECVQ_USED: u32 = 137;
-    /// Whether small writes to a stream are sent immediately instead of merged.
+    /// Whether small writes to a stream are sent immediately instead of merged; write only.
     pub const NODELAY: u32 = 138;
 }
 
@@ -39,8 +40,8 @@ impl Node {
     /// and [`Node::leave`] for [`option::GROUP_LEAVE`].
     ///
     /// # Errors
-    /// [`SocketError::Invalid`] for an unknown option, an invalid value, or a value where none is expected;
-    /// [`SocketError::NoSuchOption`] if this kind of socket does not have the option.
+    /// [`SocketError::Invalid`] for an unknown option, an invalid or missing value, or a value where none is expected;
+    /// [`SocketError::NoSuchOption`] if this kind of socket does not have the option; [`SocketError::BadSocket`].
     pub fn set_option(
         &mut self,
         port: Port,
@@ -84,7 +85,7 @@ impl Node {
     /// Reads an option by its number, like `getsockopt` at level `SOL_TIPC`.
     ///
     /// # Errors
-    /// [`SocketError::Invalid`] if the option cannot be read.
+    /// [`SocketError::Invalid`] if the option cannot be read, [`SocketError::BadSocket`].
     pub fn get_option(&mut self, port: Port, number: u32) -> Result<u32, SocketError> {
         let socket = self.socket(port)?;
         let (options, group) = (socket.options, socket.group.as_ref());

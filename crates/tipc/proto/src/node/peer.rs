@@ -141,8 +141,8 @@ impl Peer {
         self.link(bearer).is_some_and(|l| l.link.is_up())
     }
 
-    /// Distributes the traffic over those of the links that are up that have the highest priority: one half to each of
-    /// two links, or both halves to a single link. A half stays on its link if possible. Returns whether any link is
+    /// Distributes the traffic over the links that have the highest priority among those that are up: one half to each
+    /// of two links, or both halves to a single link. A half stays on its link if possible. Returns whether any link is
     /// up.
     pub(super) fn share(&mut self) -> bool {
         let up = || self.links.iter().flatten().filter(|l| l.link.is_up());
@@ -195,7 +195,8 @@ impl Peer {
         Some(links.map_or(self.forget_at, |at| deadline(&self.bcast_rx, at)))
     }
 
-    /// Whether the link that carries the traffic of this port would accept a message of this level now.
+    /// Whether the link that carries the traffic of this port would accept a message of this level now; always true
+    /// without contact.
     pub(super) fn has_room(&mut self, port: Port, level: usize) -> bool {
         self.carrier(half_of(port)).is_none_or(|link| link.has_room(level))
     }
@@ -228,7 +229,7 @@ impl Peer {
     }
 }
 
-/// Whether an address is legal for a peer.
+/// Whether an address is legal for a peer: neither 0 nor this node's own.
 pub(super) fn is_legal_peer(addr: NodeAddr, own: NodeAddr) -> bool {
     addr != NodeAddr(0) && addr != own
 }

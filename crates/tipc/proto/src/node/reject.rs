@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 /// Maximum number of payload bytes in a returned message.
 pub(super) const RETURNED_BYTES: usize = 1_024;
 
-/// Builds the returned form of a message: ports swapped, error code set, payload cut to 1,024 bytes, and the node
-/// addresses added to a short header. Returns `None` if the message must not be returned: because it is a returned
-/// message itself, or because its sender does not want it back.
+/// Builds the returned form of a message: ports swapped, error code set, payload cut to 1,024 bytes (to none if a full
+/// listener refuses a connection request), and the node addresses added to a short header. Returns `None` if the
+/// message must not be returned: because it is a returned message itself, or because its sender does not want it back.
 pub(crate) fn returned(view: &View<'_>, own: NodeAddr, error: ErrorCode) -> Option<Packet> {
     let is_data = view.user_number() <= 3;
     if (is_data && view.bit19()) || view.error_code() != Some(ErrorCode::Ok) {

@@ -25,7 +25,7 @@ pub struct SocketReport {
     pub options: SocketOptions,
     /// Number of messages waiting to be received.
     pub queued_messages: usize,
-    /// Number of bytes that these messages count against the queue limit, including overhead.
+    /// Number of bytes that received messages occupy, including overhead and messages held back to restore their order.
     pub queued_bytes: usize,
     /// The group that the socket is a member of, if any.
     pub group: Option<GroupRequest>,
@@ -46,7 +46,8 @@ pub struct PeerReport {
     pub capabilities: Capabilities,
     /// Whether this node has contact with that node.
     pub up: bool,
-    /// The links to the node, one per bearer through which it was discovered.
+    /// The links to the node, each over a bearer through which it was discovered; at most
+    /// [`LINKS_PER_PEER_MAX`](crate::limits::LINKS_PER_PEER_MAX).
     pub links: Vec<LinkReport>,
 }
 

@@ -95,9 +95,9 @@ impl Node {
     /// one socket or by several.
     ///
     /// # Errors
-    /// [`SocketError::Invalid`] for a connected socket, or a range whose bounds are out of order;
-    /// [`SocketError::Access`] for a reserved service or a member of a group; [`SocketError::TooMany`]; or
-    /// [`SocketError::WouldBlock`] if peers are slow to acknowledge earlier bindings.
+    /// [`SocketError::Invalid`] for a socket that has requested or made a connection, or a range whose bounds are out
+    /// of order; [`SocketError::Access`] for a reserved service or a member of a group; [`SocketError::BadSocket`];
+    /// [`SocketError::TooMany`]; or [`SocketError::WouldBlock`] if peers are slow to acknowledge earlier bindings.
     pub fn bind(
         &mut self,
         port: Port,
@@ -126,7 +126,7 @@ impl Node {
     ///
     /// # Errors
     /// [`SocketError::Invalid`] if the socket has bindings, but none with that range and scope; [`SocketError::Access`]
-    /// if the socket is a member of a group.
+    /// if the socket is a member of a group; [`SocketError::BadSocket`].
     pub fn unbind(
         &mut self,
         now: Nanos,
@@ -155,7 +155,8 @@ impl Node {
     /// Makes a socket accept connection requests.
     ///
     /// # Errors
-    /// [`SocketError::NotSupported`] for connectionless kinds, [`SocketError::Invalid`] if it already listens or is connected.
+    /// [`SocketError::NotSupported`] for connectionless kinds; [`SocketError::Invalid`] if it already listens, or has
+    /// requested or made a connection; [`SocketError::BadSocket`].
     pub fn listen(&mut self, port: Port) -> Result<(), SocketError> {
         let socket = self.socket(port)?;
         if !socket.kind.is_connected_kind() {
@@ -172,7 +173,8 @@ impl Node {
     ///
     /// # Errors
     /// [`SocketError::WouldBlock`] if there is no request; [`SocketError::Invalid`] if the socket does not listen;
-    /// [`SocketError::TooMany`] if the node has the maximum number of sockets.
+    /// [`SocketError::NotSupported`] for connectionless kinds; [`SocketError::TooMany`] if the node has the maximum
+    /// number of sockets: the request is then lost, and the peer's connect times out; [`SocketError::BadSocket`].
     pub fn accept(&mut self, now: Nanos, port: Port) -> Result<(Port, SocketAddr), SocketError> {
         let socket = self.socket(port)?;
         let kind = socket.kind;
@@ -263,10 +265,11 @@ impl Node {
         Err(SocketError::InProgress)
     }
 
-    /// Shuts a connection down: the peer still reads the data in flight and then the end of the connection.
+    /// Shuts a connection down: the peer still reads the data in flight and then the end of the connection. Does
+    /// nothing if the connection has already ended.
     ///
     /// # Errors
-    /// [`SocketError::NotConnected`].
+    /// [`SocketError::NotConnected`], [`SocketError::BadSocket`].
     pub fn shutdown(&mut self, now: Nanos, port: Port) -> Result<(), SocketError> {
         self.end(now, port, ErrorCode::ConnShutdown)
     }
@@ -275,7 +278,7 @@ impl Node {
     /// accepted more data from its program than it was able to send.
     ///
     /// # Errors
-    /// [`SocketError::NotConnected`].
+    /// [`SocketError::NotConnected`], [`SocketError::BadSocket`].
     pub fn abort(&mut self, now: Nanos, port: Port) -> Result<(), SocketError> {
         self.end(now, port, ErrorCode::NoPort)
     }
@@ -302,8 +305,9 @@ impl Node {
     /// empty payload with [`ErrorCode::ConnShutdown`] is the end of a connection that the peer shut down.
     ///
     /// # Errors
-    /// [`SocketError::WouldBlock`] if nothing is queued, [`SocketError::NotConnected`], [`SocketError::ConnectionReset`], or
-    /// [`SocketError::Invalid`] for a listening socket or a limit of 0.
+    /// [`SocketError::WouldBlock`] if nothing is queued, [`SocketError::NotConnected`],
+    /// [`SocketError::ConnectionReset`], [`SocketError::BadSocket`], or [`SocketError::Invalid`] for a listening socket
+    /// or a limit of 0.
     pub fn recv(&mut self, now: Nanos, port: Port, max: usize) -> Result<Received, SocketError> {
         if max == 0 {
             return Err(SocketError::Invalid);

@@ -15,8 +15,8 @@ pub(super) const EVENT_LEN: usize = 48;
 pub(super) const FILTER_PORTS: u32 = 1;
 pub(super) const FILTER_SERVICE: u32 = 2;
 pub(super) const FILTER_CANCEL: u32 = 4;
-/// The first of three filter bits that the kernel uses internally, but accepts in any request. They select only
-/// bindings with cluster scope, only bindings with node scope, and no report of existing bindings.
+/// The first of three filter bits that the kernel uses internally, but accepts in any request. In order, they request
+/// only bindings with cluster scope, only bindings with node scope, and no report of existing bindings.
 const FILTER_CLUSTER_SCOPE: u32 = 0x20;
 const FILTER_NODE_SCOPE: u32 = 0x40;
 const FILTER_NO_STATUS: u32 = 0x80;

@@ -65,7 +65,7 @@ impl Failover {
     }
 
     /// Unwraps a tunnel message. Returns the inner packet if this message completes it, otherwise `None`. Fails if a
-    /// fragment is not the expected one.
+    /// fragment is not the expected one, or makes the packet too large.
     fn unwrap(&mut self, tunnel: &Tunnel<'_>) -> Result<Option<Vec<u8>>, OutOfStep> {
         if tunnel.fragments == 0 {
             return Ok(Some(tunnel.body.to_vec()));

@@ -55,7 +55,7 @@ impl Connection {
         }
     }
 
-    /// Whether the peer's window is used up.
+    /// Whether the peer has left more blocks unread than its window allows.
     pub(crate) const fn is_congested(&self) -> bool {
         self.unread_by_peer > self.send_window
     }

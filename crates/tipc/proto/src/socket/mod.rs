@@ -70,7 +70,8 @@ pub struct Received {
     pub from: SocketAddr,
     /// The service that the sender addressed; `None` for messages to a port.
     pub service: Option<ServiceRange>,
-    /// [`ErrorCode::Ok`] for received data; otherwise the reason why this message, which we had sent, was returned.
+    /// [`ErrorCode::Ok`] for received data; otherwise, why this message, which we had sent, was returned, or how the
+    /// connection ended.
     pub error: ErrorCode,
     /// The payload, possibly cut in a returned message. Empty, with [`ErrorCode::ConnShutdown`], at the end of a connection that
     /// the peer shut down.

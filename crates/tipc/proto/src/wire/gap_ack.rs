@@ -39,7 +39,8 @@ impl GapAckBlocks {
     /// counts do not match its length, the returned record is empty, as in the kernel.
     ///
     /// # Errors
-    /// If the record is longer than the body, shorter than its own first word, or has too many blocks.
+    /// If the record is missing, longer than the body or shorter than its own first word (4 bytes), or has too many
+    /// blocks.
     pub fn decode(body: &[u8]) -> Result<(Self, usize), WireError> {
         let head: [u8; 4] =
             body.get(..4).and_then(|b| b.try_into().ok()).ok_or(WireError::Truncated)?;

@@ -153,7 +153,7 @@ impl<'a> View<'a> {
         self.bits(1, 29, 7)
     }
 
-    /// Error code of data and connection messages.
+    /// Error code of data and connection messages; `None` if it is unknown.
     pub fn error_code(&self) -> Option<ErrorCode> {
         ErrorCode::from_number(self.bits(1, 25, 15))
     }

@@ -61,7 +61,7 @@ impl State<'_> {
     /// Decodes the gap-ack record at the start of the body.
     ///
     /// # Errors
-    /// If the record is missing or longer than the body.
+    /// The same as for [`GapAckBlocks::decode`].
     pub fn gap_acks(&self) -> Result<GapAckBlocks, WireError> {
         GapAckBlocks::decode(self.body).map(|(blocks, _)| blocks)
     }
@@ -92,7 +92,8 @@ pub struct LinkProtocol<'a> {
     /// In STATE, the number of this message within the session. In RESET and ACTIVATE, the number of the next packet
     /// plus 32767.
     pub seq: Seq,
-    /// Last broadcast received in sequence from the destination. In ACTIVATE, the session takes its place.
+    /// Last broadcast received in sequence from the destination. In ACTIVATE, the session that it answers takes its
+    /// place.
     pub bcast_ack: Seq,
     /// Number of the last broadcast sent by the sender.
     pub last_bcast: Seq,

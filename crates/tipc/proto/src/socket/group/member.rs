@@ -82,7 +82,7 @@ impl Member {
         }
     }
 
-    /// Whether messages can be sent to the member, as far as its window allows.
+    /// Whether messages can be sent to the member when its window has room.
     pub(super) const fn is_receiver(&self) -> bool {
         !matches!(self.state, MemberState::Joining | MemberState::Leaving)
     }

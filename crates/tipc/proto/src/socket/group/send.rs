@@ -7,8 +7,8 @@ use crate::wire::GroupProtocolKind;
 use alloc::vec::Vec;
 
 impl Group {
-    /// Checks whether a member's window has room for this many blocks. If not, grants that member all that is missing
-    /// from its window towards this one, so that two members never wait for each other.
+    /// Checks whether a member's window has room for this many blocks. If not, renews the window that this member
+    /// grants to that one, so that two members never wait for each other.
     fn admits(&mut self, addr: SocketAddr, blocks: u32, out: &mut Outcome) -> Result<(), Refusal> {
         let Some(m) = self.members.get_mut(&addr).filter(|m| m.is_receiver()) else {
             return Err(Refusal::Nobody);
