@@ -32,14 +32,15 @@ drop_reasons! {
     NoBearer = "no-bearer",
     /// The frame belongs to a network with another ID.
     WrongNetwork = "wrong-network",
-    /// One of this node's own frames came back.
+    /// The frame carries this node's own address or identity, like one of its own frames that came back.
     OwnEcho = "own-echo",
-    /// Discovery message for another node or during this node's address trial, or an answer to a trial that has ended.
+    /// The frame is for another node, arrived while this node had no address, or answers an address trial that has
+    /// ended.
     NotForUs = "not-for-us",
     /// Discovery message from a node that claims the address of this node or of a peer, or a second address while its
     /// first is in use.
     DuplicateAddress = "duplicate-address",
-    /// Discovery message whose media address is not unicast.
+    /// Discovery message whose media address is not unicast, or belongs to another kind of medium than the bearer.
     BadMediaAddress = "bad-media-address",
     /// The peer table is full.
     TooManyPeers = "too-many-peers",
@@ -53,7 +54,7 @@ drop_reasons! {
     WrongSession = "wrong-session",
     /// STATE message older than one already received.
     OldState = "old-state",
-    /// Monitor record with inconsistent lengths. The STATE message that carried it is still
+    /// Monitor record with inconsistent lengths or too many members. The STATE message that carried it is still
     /// processed.
     BadMonitorRecord = "bad-monitor-record",
     /// RESET or ACTIVATE announces a maximum packet size that is too small.
@@ -68,7 +69,7 @@ drop_reasons! {
     BadFragment = "bad-fragment",
     /// A message in a bundle violates the format.
     BadBundle = "bad-bundle",
-    /// The peer's broadcast link is not open yet.
+    /// The peer's broadcast link is not open: contact is missing or has just begun.
     BcastClosed = "bcast-closed",
     /// Name update that is older than one already applied, or that would exceed the limit of waiting updates.
     BadNameUpdate = "bad-name-update",
@@ -78,13 +79,14 @@ drop_reasons! {
     RemovedRemote = "removed-remote",
     /// The message uses an unsupported part of the protocol.
     NotSpoken = "not-spoken",
-    /// The destination port does not exist, and the message may not be returned.
+    /// The message has no receiver (for example, the destination port does not exist), and may not or cannot be
+    /// returned.
     NoPort = "no-port",
     /// Group message from or to a socket that is not a member, or of a kind that the member's state does not allow.
     NotMember = "not-member",
     /// The member table of the group is full.
     TooManyMembers = "too-many-members",
-    /// The receiving socket's buffer is full, and the message may not be returned.
+    /// The receiving socket's buffer is full, and the message may not or cannot be returned.
     Overload = "overload",
 }
 

@@ -130,11 +130,12 @@ pub const CONNECTION_PROBE: Duration = Duration::from_secs(3_600);
 pub const GROUP_WINDOW_IDLE: u16 = (WIRE_MESSAGE_LEN_MAX / 1024 + 1) as u16;
 /// Window that a group member grants to an active sender, in blocks of 1 KiB.
 pub const GROUP_WINDOW_ACTIVE: u16 = GROUP_WINDOW_IDLE * 12;
-/// Number of group members that may have the window [`GROUP_WINDOW_ACTIVE`] at the same time in a small group; in a
-/// large group, the limit is an eighth of the members. Other members have the small window until one of these members
-/// returns its large window.
+/// Number of group members that may already have the window [`GROUP_WINDOW_ACTIVE`] when another one gets it, in a
+/// small group; in a large group, this limit is an eighth of the members. Other members have the small window until one
+/// of these members returns its large window.
 pub const GROUP_ACTIVE_MIN: usize = 16;
-/// Upper bound of the number of group members that may have the window [`GROUP_WINDOW_ACTIVE`] at the same time.
+/// Upper bound of the number of group members that may already have the window [`GROUP_WINDOW_ACTIVE`] when another one
+/// gets it.
 pub const GROUP_ACTIVE_MAX: usize = 64;
 /// Maximum number of members that a group member keeps track of. Messages from any other member are dropped
 /// (`too-many-members`).

@@ -54,7 +54,8 @@ struct Member {
     /// Whether this member is in our own domain.
     local: bool,
     head: bool,
-    /// True unless this member is in the domain of a head that reports it as up.
+    /// Whether no role applies to this member: it is up, but its head does not report it as up, or no roles have been
+    /// assigned since the member was added or lost.
     uncovered: bool,
 }
 

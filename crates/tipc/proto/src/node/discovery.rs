@@ -164,7 +164,8 @@ impl Node {
         }
     }
 
-    /// Handles the address trial of another node: refuses the address if this node or a third node has it.
+    /// Handles the address trial of another node: refuses the address if this node has or tries it, or a third node has
+    /// it.
     fn handle_trial(&mut self, bearer: BearerId, m: &Discovery) {
         let ours = match self.address {
             Address::Own(addr) | Address::Trial { candidate: addr, .. } => addr,

@@ -16,7 +16,7 @@ pub struct MonitorReport {
     pub bearer: BearerId,
     /// Number of times that this node has assigned the roles (domain and heads).
     pub table_generation: u32,
-    /// Number of nodes on the medium, including this one.
+    /// Number of known nodes on the medium, up or not, including this one.
     pub cluster_size: usize,
     /// Whether nodes monitor each other along the ring. If not, each node monitors all others.
     pub active: bool,

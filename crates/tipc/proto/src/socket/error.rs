@@ -24,7 +24,7 @@ pub enum SocketError {
     InProgress,
     /// The connection has ended, so nothing can be sent any more.
     Pipe,
-    /// The peer ended the connection without shutting it down.
+    /// The peer ended the connection without shutting it down, or its node was lost.
     ConnectionReset,
     /// Nothing listens at that address.
     Refused,

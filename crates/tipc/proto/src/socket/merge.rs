@@ -19,7 +19,8 @@ pub(crate) struct Merge {
     begins_after: u32,
     /// Whether a packet has requested an acknowledgement that has not arrived yet.
     awaits_ack: bool,
-    /// Number of writes merged since the last acknowledgement. `packets` is the number of packets sent since then.
+    /// Number of writes merged since a packet last requested an acknowledgement. `packets` is the number of packets
+    /// sent since then.
     writes: u32,
     packets: u32,
 }

@@ -53,8 +53,8 @@ impl<'a> Bundle<'a> {
         h
     }
 
-    /// Iterates over the messages in order. Ends after `count` messages. If a message is malformed, yields an error and
-    /// ends there.
+    /// Iterates over the messages in order. Ends after `count` messages. If a message is malformed or must not be in a
+    /// bundle, yields an error and ends there.
     pub fn items(&self) -> BundleItems<'a> {
         BundleItems { rest: self.body, left: self.count }
     }

@@ -74,7 +74,7 @@ pub enum LinkProtocolKind<'a> {
     State(State<'a>),
     /// The sender's end is down.
     Reset(Reset),
-    /// The sender's end is ready. The number is the session that it answers.
+    /// The sender's end is ready. The number is the session that it answers; `None` if it names none.
     Activate(Reset, Option<u16>),
 }
 

@@ -57,7 +57,7 @@ pub enum MembershipEvent {
 pub struct GroupSource {
     /// The group's service type.
     pub group: u32,
-    /// The sending member's instance.
+    /// Instance of the sending member or, for an event, of the member concerned.
     pub instance: u32,
     /// Set if this is a membership event instead of a message.
     pub event: Option<MembershipEvent>,
@@ -114,7 +114,8 @@ pub(crate) struct Group {
     /// the same links as they do and requests acknowledgements. Only after all acknowledgements have arrived may a
     /// broadcast use the broadcast link again.
     follows_unicast: bool,
-    /// Members with a large window, starting with the one that has been idle longest.
+    /// Members with a large window that they were not asked to return, starting with the one that has been idle
+    /// longest.
     active: VecDeque<SocketAddr>,
     /// Members waiting for a large window.
     pending: VecDeque<SocketAddr>,
@@ -128,7 +129,7 @@ pub(crate) struct Group {
     /// The member to which the last anycast was sent.
     turn: SocketAddr,
     open: bool,
-    /// The last broadcast for which there was no room; `None` if one was sent since.
+    /// The first broadcast for which there was no room since the last one was sent; `None` if there is none.
     held_up: Option<HeldUp>,
     /// Whether the loss of a member still has to be reported.
     shrank: bool,
@@ -186,7 +187,8 @@ impl Group {
         self.next
     }
 
-    /// Number of members that may have a large window at the same time: an eighth of all, within bounds.
+    /// Number of members that may already have a large window when another one gets it: an eighth of all, within
+    /// bounds.
     fn active_max(&self) -> usize {
         ((self.members.len() + 1) / 8).clamp(GROUP_ACTIVE_MIN, GROUP_ACTIVE_MAX)
     }
