@@ -137,7 +137,7 @@ impl Network {
         }
     }
 
-    /// The current virtual time. Only [`Network::run`] and the other methods that run the network advance it.
+    /// The current virtual time. Only [`Network::run`] and [`Network::step`] advance it.
     pub const fn now(&self) -> Nanos {
         self.now
     }
@@ -289,8 +289,8 @@ impl Network {
         }
     }
 
-    /// Processes the next event if it is due before `until`, and returns true. Otherwise advances the virtual time to
-    /// `until` and returns false.
+    /// Processes the next event if it is due at or before `until`, and returns true. Otherwise advances the virtual
+    /// time to `until` and returns false.
     pub fn step(&mut self, until: Nanos) -> bool {
         match self.queue.peek() {
             Some(Reverse((at, ..))) if *at <= until => {}

@@ -45,7 +45,7 @@ struct Pair {
     ends: Vec<End>,
     /// Whether contact between the two hosts was lost, or one of them crashed.
     broken: bool,
-    /// Whether the request was not answered.
+    /// Whether the request was refused or not answered in time.
     failed: bool,
 }
 
