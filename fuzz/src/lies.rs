@@ -15,8 +15,7 @@ const MEMORY: usize = 400;
 /// A man in the middle, with the frames that passed it as material for forgeries.
 #[derive(Debug)]
 pub(crate) struct Liar {
-    /// Probability in per cent that a frame passes unchanged without a second random draw. In the second draw, most
-    /// frames pass unchanged, too.
+    /// Percentage of frames that always pass unchanged. Of the others, 70 per cent also do.
     honesty: u32,
     seen: Vec<Vec<u8>>,
 }
