@@ -20,7 +20,7 @@ use crate::record::{Latency, Span};
 const LONGEST_NS: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;
 
-/// A percentile is reported only if at least this many samples lie beyond it.
+/// A percentile from the 99th up is reported only if at least this many samples lie beyond it.
 const SAMPLES_BEYOND: f64 = 10.0;
 
 /// Creates an empty histogram.
@@ -52,7 +52,7 @@ pub fn tag(span: Span) -> &'static str {
     }
 }
 
-/// Summarises a histogram in the form used in records.
+/// Summarises a histogram in the form used in records, which also states `batch` and `file`.
 pub fn summary(
     span: Span,
     histogram: &Histogram<u64>,
@@ -105,9 +105,9 @@ pub fn write_log(
     Ok(())
 }
 
-/// Stores an interval log in a new file `h/NAME.hlog` in a run's folder, and returns its path within the folder. A file
-/// that exists is never overwritten, since a record may refer to it: the new file is then `h/NAME-2.hlog` and so on. A
-/// run that was killed between writing the histograms and the record of a trial leaves such a file.
+/// Stores an interval log in a new file `h/NAME.hlog` in a run's folder, and returns its path within the folder. An
+/// existing file is never overwritten, since a record may refer to it: the new file is then `h/NAME-2.hlog` and so on.
+/// The file exists, for example, if the run was killed between writing the histograms and the record of a trial.
 pub(crate) fn store_log(dir: &Path, name: &str, text: &[u8]) -> std::io::Result<String> {
     std::fs::create_dir_all(dir.join("h"))?;
     let mut attempt = 1;

@@ -23,8 +23,8 @@ pub enum Placement {
     SmtSibling,
     /// Two cores that share the last-level cache.
     SharedCache,
-    /// Two cores of one socket that share at most the last-level cache. If all cores share it, this is the same as
-    /// `shared-cache`.
+    /// Two cores, preferably of one socket and without a shared last-level cache. If all cores share it, this is the
+    /// same as `shared-cache`.
     OtherCore,
     /// Two cores on different sockets.
     CrossSocket,

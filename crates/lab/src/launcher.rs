@@ -77,7 +77,7 @@ pub(crate) enum RoleSite<'a> {
         /// The containers, one for each role; `None` without containers.
         containers: Option<&'a Containers>,
     },
-    /// In agents on other hosts: the connecting role on the first, the listening role on the last.
+    /// In children of agents on other hosts: connecting roles on the first, listening roles on the last.
     Remote {
         /// The hosts, one or two.
         hosts: Vec<&'a mut Host>,

@@ -54,7 +54,7 @@ impl Spread {
     }
 }
 
-/// Round trips between two CPUs through a cache line.
+/// Round trips between two CPUs through cache lines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PairLines {
     /// The CPU that sends the request.
@@ -92,7 +92,7 @@ pub struct Limits {
     pub clock_read_ns: Spread,
     /// One reading of the time stamp counter, nanoseconds.
     pub counter_read_ns: Spread,
-    /// Cache-line round trips of every pair of CPUs.
+    /// Cache-line round trips of the measured pairs of CPUs.
     pub cache_lines: Vec<PairLines>,
     /// Latency of waking a sleeping thread on another core.
     pub wakes: Vec<Wake>,
@@ -112,15 +112,18 @@ pub struct Limits {
 pub struct Ask {
     /// Pairs of CPUs for the cache-line matrix; empty for every pair.
     pub pairs: Vec<(u32, u32)>,
-    /// Pairs of CPUs between which copies and wake-ups are measured; empty for one pair of each kind of proximity.
+    /// Pairs of CPUs between which copies and wake-ups are measured. If empty: the only pair in `pairs`, or else one
+    /// pair of each kind of proximity.
     pub copy_pairs: Vec<(u32, u32)>,
     /// Message sizes for the copies, bytes; rounded up to whole cache lines.
     pub sizes_bytes: Vec<u64>,
-    /// Number of runs per figure, of which the median is reported.
+    /// Number of runs per figure of copies. For IPC objects, there are as many runs, but at most five.
     pub repeats: usize,
-    /// Approximate duration of one run of copies on an idle machine, milliseconds.
+    /// Approximate duration of one run of copies on an idle machine, milliseconds. A run with IPC objects takes as
+    /// long, but at most 5 ms.
     pub run_ms: u32,
-    /// Number of samples of the wake-up after 10 ms of sleep; each takes 10 ms.
+    /// Number of samples of the wake-up after 10 ms of sleep, each of which takes 10 ms. The wake-up after 20 us is
+    /// sampled 20 times as often.
     pub long_wakes: usize,
 }
 
@@ -139,8 +142,9 @@ impl Default for Ask {
 }
 
 impl Ask {
-    /// The short form of the measurement that accompanies each run, with the message sizes of the run; takes one to two
-    /// seconds on two cores. If there are more than eight sizes, the default sizes are used instead.
+    /// The short form of the measurement that accompanies each run, with the message sizes of the run up to 1 MiB
+    /// (larger ones count as 1 MiB); takes one to two seconds on two cores. If there are more than eight sizes, the
+    /// default sizes are used instead.
     pub fn beside_a_run(mut sizes_bytes: Vec<u64>) -> Ask {
         const SIZES_AT_MOST: usize = 8;
         for size in &mut sizes_bytes {
@@ -156,8 +160,8 @@ impl Ask {
     }
 }
 
-/// Maximum number of pairs. If there are more, only the first hardware thread of each core is measured, and at most
-/// this many pairs.
+/// Maximum number of pairs, unless the request names pairs. If there are more, only pairs of first hardware threads of
+/// cores are measured, and at most this many.
 const PAIRS_AT_MOST: usize = 2048;
 
 impl Limits {
@@ -211,7 +215,8 @@ impl Limits {
         Ok(limits)
     }
 
-    /// The cache-line round trip between two CPUs with two lines, nanoseconds. The order of the CPUs does not matter.
+    /// The median round trip between two CPUs through two cache lines, nanoseconds; `None` if it was not measured. The
+    /// order of the CPUs does not matter.
     pub fn two_lines_ns(&self, a: u32, b: u32) -> Option<f64> {
         let pair = |p: &&PairLines| (p.a, p.b) == (a, b) || (p.a, p.b) == (b, a);
         self.cache_lines.iter().find(pair).map(|p| p.two_lines_ns.median)
@@ -246,7 +251,8 @@ pub fn cache_line_round_trip_ns(cpu_a: u32, cpu_b: u32) -> Result<f64, OsError> 
 /// either direction. If it differs by more, the hypervisor must have moved the CPUs to other cores.
 pub const MOVED_FACTOR: f64 = 1.5;
 
-/// Whether the two readings around a trial show that the hypervisor moved the trial's CPUs to other cores.
+/// Whether the two readings around a trial differ by more than [`MOVED_FACTOR`], which shows that the hypervisor moved
+/// the trial's CPUs to other cores. A reading of 0 shows nothing.
 pub fn cores_moved(before_ns: f64, after_ns: f64) -> bool {
     before_ns > 0.0 && after_ns > 0.0 && {
         let ratio = after_ns / before_ns;
@@ -286,7 +292,8 @@ fn pairs_to_measure(topology: &Topology, ask: &Ask, gaps: &mut Vec<String>) -> V
     pairs
 }
 
-/// One pair for each kind of proximity: cores that share a cache, cores that do not, hardware threads, sockets.
+/// The pairs between which copies and wake-ups are measured: those requested, or one pair for each kind of proximity
+/// (cores that share a cache, cores that do not, hardware threads, sockets).
 fn copy_pairs(topology: &Topology, ask: &Ask) -> Vec<(u32, u32)> {
     if !ask.copy_pairs.is_empty() {
         return ask.copy_pairs.clone();
@@ -306,7 +313,7 @@ fn copy_pairs(topology: &Topology, ask: &Ask) -> Vec<(u32, u32)> {
     found
 }
 
-/// The proximity of two CPUs in words.
+/// The proximity of two CPUs in words; empty if the system does not report it.
 pub fn relation(topology: &Topology, a: u32, b: u32) -> String {
     let Some(relation) = topology.relation(a, b) else { return String::new() };
     if relation.same_cpu {

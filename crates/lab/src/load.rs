@@ -109,7 +109,8 @@ impl RunningLoad {
     /// Starts the workers and returns when all of them are running; `None` if no load is requested.
     ///
     /// # Errors
-    /// stress-ng is missing, or exited early.
+    /// stress-ng is missing, exited early, or did not start all workers in time, or its folder or leases cannot be
+    /// created.
     pub fn start(load: &Load, cpus: &[u32]) -> Result<Option<RunningLoad>, LoadError> {
         if load.is_idle() {
             return Ok(None);

@@ -10,7 +10,7 @@ use crate::records_io::ReadError;
 /// to half of this, for interrupts and for Crossway itself before and after the measured messages.
 const CPUS: f64 = 0.4;
 
-/// CPU time during a trial that neither its roles nor their servers used.
+/// CPU time during a trial that was used neither by its roles and their servers nor by interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherWork {
     /// That CPU time, nanoseconds.
@@ -73,7 +73,7 @@ pub fn warning_about(trials: &[OtherWork]) -> Option<String> {
 /// figures. The run has the name `name` and its records are at `path`.
 ///
 /// # Errors
-/// The file with the findings of the check before the run is damaged.
+/// The file with the findings of the check before the run cannot be read or parsed.
 pub fn disturbances(name: &str, path: &Path, records: &[Record]) -> Result<Vec<String>, ReadError> {
     let before = preflight::warnings_beside(path)?;
     let before = before.into_iter().map(|f| {

@@ -118,7 +118,7 @@ fn refuse_spinning_alone(
     Ok(())
 }
 
-/// Two cores of one socket, preferably without a shared cache below the last level; otherwise any two cores.
+/// Two cores of one socket, preferably without a shared last-level cache; otherwise any two cores.
 fn other_core(topology: &Topology) -> Result<Vec<u32>, Unplaceable> {
     let apart = |r: &Relation| !r.same_cpu && r.same_core != Some(true);
     topology

@@ -35,7 +35,7 @@ pub struct Finding {
     pub what: String,
     /// Remedy: the command or step to take next.
     pub next_step: String,
-    /// Whether it was found before the run was continued, not before it was started.
+    /// Whether the check before a continuation of the run found it, not the check before the start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub continued: bool,
 }
@@ -43,7 +43,7 @@ pub struct Finding {
 /// The warnings of the check that preceded the run to which these records belong; empty if no check is stored.
 ///
 /// # Errors
-/// The file is damaged.
+/// The file exists but cannot be read or parsed.
 pub fn warnings_beside(records: &Path) -> Result<Vec<Finding>, ReadError> {
     let found = records_io::read_beside::<Vec<Finding>>(records, records_io::PREFLIGHT)?;
     Ok(found.into_iter().flatten().filter(|f| f.severity == Severity::Warning).collect())

@@ -142,7 +142,7 @@ pub struct Ranking {
     pub degraded: Vec<String>,
     /// The entries by rank; within a rank, by median speed.
     pub by_speed: Vec<Entry>,
-    /// The entries by rank in payload bits per CPU-second of all roles; empty if messages have no payload.
+    /// The entries by rank in payload bits per CPU-second of all roles and servers; empty if messages have no payload.
     pub by_bits_per_cpu_s: Vec<Entry>,
 }
 
@@ -258,7 +258,7 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
     Rankings { rankings, reversals, alone, degraded }
 }
 
-/// The name of a mechanism in a ranking, with the time for which it spins if its way of waiting is hybrid.
+/// The name of a mechanism in a ranking, followed by its way of waiting if that is hybrid, e.g. `hybrid-20us`.
 pub fn contender(mechanism: &str, wait: &str) -> String {
     if wait.starts_with("hybrid") { format!("{mechanism} {wait}") } else { mechanism.to_owned() }
 }

@@ -78,8 +78,8 @@ pub struct Throughput {
     pub sender_wall_ns: Option<u64>,
 }
 
-/// Summary of a latency distribution. Percentiles without enough samples are null: p99.9 needs 10,000 and p99.99 needs
-/// 100,000 (ten samples beyond the percentile).
+/// Summary of a latency distribution. Percentiles without enough samples are null: p99 needs 1,000, p99.9 needs 10,000
+/// and p99.99 needs 100,000 (ten samples beyond the percentile).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// The interval that was measured.
@@ -105,8 +105,8 @@ pub struct Latency {
     pub max: u64,
     /// Messages per sample; above 1 if the clock is too coarse to time a single message.
     pub batch: u32,
-    /// File next to `results.jsonl` with the whole distribution as an HDR interval log; [`crate::histogram::read_log`]
-    /// reads it.
+    /// Path, within the run's folder, of the HDR interval log with the whole distribution, which
+    /// [`crate::histogram::read_log`] reads; null if the distribution was not kept.
     pub histogram: Option<String>,
 }
 

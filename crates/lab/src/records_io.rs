@@ -2,9 +2,8 @@
 //!
 //! A run that was killed can leave an incomplete last line, which is skipped with a warning. Other lines that are not
 //! records are also skipped, with warnings and the one command that removes all of them; so are records with impossible
-//! figures. A trial that occurs in the file a
-//! second time is skipped, because counting it twice would make intervals too narrow. A record newer than this program
-//! is an error, and so is a file without any record.
+//! figures. A trial that occurs in the file a second time is skipped, because counting it twice would make intervals
+//! too narrow. A record newer than this program is an error, and so is a file that has complete lines but no record.
 
 use std::collections::HashMap;
 use std::fs;
@@ -121,14 +120,14 @@ pub(crate) fn is_being_measured(file: &Path) -> bool {
     matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock))
 }
 
-/// Maximum number of skipped lines per reason that are reported individually. If there are more, only their number is
+/// Maximum number of skipped lines per reason that are reported individually. Of the others, only the number is
 /// reported.
 const NAMED_AT_MOST: usize = 5;
 
 /// Parses the text of a `results.jsonl`; `path` is used in messages only.
 ///
 /// # Errors
-/// A record's schema is newer than this program's, or there are lines and none of them is a record.
+/// A record's schema is newer than this program's, or there are complete lines and none of them is a record.
 pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
     let lines: Vec<(usize, &[u8])> = bytes
         .split(|b| *b == b'\n')
@@ -181,7 +180,7 @@ pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
 /// Reads the record in one line of a file of records; lines count from 1.
 ///
 /// # Errors
-/// There is no such line, or it is not a record that this program can read.
+/// The file cannot be read, there is no such line, or it is not a record that this program can read.
 pub fn read_line(path: &Path, line: usize) -> Result<Record, ReadError> {
     let file = results_file(path);
     let bytes = fs::read(&file).map_err(|cause| ReadError::Io {
@@ -270,7 +269,7 @@ impl LeftOut<'_> {
 
 type Parsed = Vec<(usize, Result<Record, ReadError>)>;
 
-/// Parses with one thread per CPU, because a reference run has 100,000 records or more.
+/// Parses many lines with several threads, because a reference run has 100,000 records or more.
 fn parse_lines(path: &Path, lines: &[(usize, &[u8])]) -> Vec<Parsed> {
     const LINES_PER_THREAD_AT_LEAST: usize = 2000;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16);

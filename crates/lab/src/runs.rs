@@ -96,7 +96,8 @@ pub fn find(word: &Path) -> Result<PathBuf, FindError> {
     }
 }
 
-/// Checks that a run may have this name: it must be neither a path nor `latest`.
+/// Checks that a run may have this name, and returns it. A name consists of letters, digits, `-`, `_` and `.`, does not
+/// begin with `-` or `.`, and is not `latest`.
 ///
 /// # Errors
 /// Returns a message with what is wrong with the name, and what is allowed.

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as a descriptor, so that a run can stop at a suitable point.
+//! SIGINT, SIGTERM and SIGHUP as a descriptor, so that a run can stop at a suitable point.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;

@@ -2,7 +2,7 @@
 //! (placement, frequency, neighbours), so a million of them say no more about the next trial than a single one.
 //!
 //! The statistics are robust (median, MAD, quantiles), because latencies have long tails. Every function accepts
-//! figures in any order. A NaN among them indicates a bug in the caller and makes the result `None`.
+//! figures in any order. A NaN among them indicates a bug in the caller; most functions then return `None`.
 
 pub mod bootstrap;
 pub mod two_samples;
@@ -31,8 +31,8 @@ pub fn sorted(figures: &[f64]) -> Option<Vec<f64>> {
     Some(sorted)
 }
 
-/// The quantile `q` in 0..=1, interpolated linearly between the two nearest figures (Hyndman and Fan's type 7, the
-/// default of R and NumPy).
+/// The quantile `q` (`None` if that is not in 0..=1), interpolated linearly between the two nearest figures (Hyndman
+/// and Fan's type 7, the default of R and NumPy).
 pub fn quantile(figures: &[f64], q: f64) -> Option<f64> {
     let sorted = sorted(figures)?;
     (0.0..=1.0).contains(&q).then(|| quantile_of_sorted(&sorted, q))

@@ -3,8 +3,8 @@
 //! A *step* is a jump between two neighbouring points that the smooth curve around them does not explain (item T4 of
 //! Toshiba's study: TIPC's throughput falls when a message needs one more packet). A *knee* is where a rising curve
 //! reaches its plateau (item C3 of the cluster study: throughput against socket buffer). A *staircase* is a series of
-//! steps at a constant distance, too close to be resolved individually. Each is reported only if it is significant
-//! after correction for the number of places examined, so that a smooth curve yields nothing.
+//! steps at a constant distance, too close to be resolved individually. A step is reported only if it is significant
+//! after correction for the number of places examined, so that a smooth curve yields none.
 //!
 //! [`predict`] derives from facts about the machine where steps are expected. [`explain`] matches expected steps with
 //! found ones.

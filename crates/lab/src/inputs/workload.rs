@@ -144,7 +144,8 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// The latency in a record that belongs to this figure; for an exchange, that of the request with its reply.
+    /// The latency in a record that belongs to this figure; for an exchange, that of the request with its reply. `None`
+    /// for a rate.
     pub fn span(self) -> Option<Span> {
         match self {
             Measure::Rate => None,
@@ -154,7 +155,7 @@ impl Measure {
         }
     }
 
-    /// What the messages of a record count, and its CPU time refers to.
+    /// What a record counts as one message, also for its CPU time per message.
     pub fn unit(self) -> &'static str {
         match self {
             Measure::Rate | Measure::OneWay => "message",

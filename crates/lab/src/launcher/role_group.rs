@@ -126,8 +126,8 @@ impl<'a> RoleGroup<'a> {
         clocks.all(|clock| Some(clock) == first)
     }
 
-    /// For each role, the same instant on that role's own clock: `lead_ns` from now, plus the delay of the connections.
-    /// Roles that share a clock get the same value.
+    /// For each role, the same instant on that role's own clock: `lead_ns` from now, plus twice the longest delay of
+    /// the connections to agents. Roles that share a clock get the same value.
     pub(crate) fn instants_ns(&self, lead_ns: u64) -> Vec<u64> {
         let way_ns = 2 * self.hosts.iter().map(|host| host.delay_ns()).max().unwrap_or(0);
         let at_ns = monotonic_ns() + lead_ns + way_ns;
@@ -156,7 +156,7 @@ impl<'a> RoleGroup<'a> {
         self.phase = phase;
     }
 
-    /// Sends an order to one role, with descriptors of roles on the same host.
+    /// Sends an order to one role, with descriptors. Only descriptors held on the role's host can be sent.
     pub(crate) fn order(
         &mut self,
         role: usize,
@@ -195,8 +195,8 @@ impl<'a> RoleGroup<'a> {
         }
     }
 
-    /// Waits for one answer from each of these roles, in any order. After `limit`, the roles that have not answered
-    /// count as hung.
+    /// Waits for one answer from each of `roles`, and returns the answers in the order of `roles`. Fails if a role
+    /// fails or does not answer within `limit`.
     pub(crate) fn answers(
         &mut self,
         roles: &[usize],

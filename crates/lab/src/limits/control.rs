@@ -38,7 +38,7 @@ pub const RATES_TOO_LARGE: &str = "The rates of several threads are too large: t
      measured them counted threads that take turns on a CPU as if they worked at the same time.";
 
 impl ControlRate {
-    /// Whether the rate is too large, as [`RATES_TOO_LARGE`] says.
+    /// Whether [`RATES_TOO_LARGE`] applies to the rate.
     pub fn is_too_large(&self) -> bool {
         self.threads > 1 && self.window_ms.is_none()
     }
@@ -123,7 +123,8 @@ fn leased_path() -> Result<(PathBuf, Lease), OsError> {
     Ok((path, held))
 }
 
-/// Measures all operations; each run counts for `run_ms`. `gaps` receives the operations that this system does not permit.
+/// Measures all operations; each run counts the operations within `run_ms`. `gaps` receives the operations that failed,
+/// each with its error.
 pub(super) fn measure(run_ms: u32, repeats: usize, gaps: &mut Vec<String>) -> Vec<ControlRate> {
     let mut rates = Vec::new();
     for (object, operation, made) in OPERATIONS {

@@ -33,7 +33,7 @@ pub struct Wake {
     pub wake_to_run_ns: Spread,
 }
 
-/// Measures both kinds, after short and long idle times.
+/// Measures both kinds of wake-up, each after a short and after a long idle time.
 pub(super) fn measure((a, b): (u32, u32), long_wakes: usize) -> Result<Vec<Wake>, OsError> {
     let mut wakes = Vec::new();
     for (kind, call) in [

@@ -30,7 +30,7 @@ pub(crate) struct Containers {
 }
 
 impl Containers {
-    /// Creates the network, and checks that namespaces can be created.
+    /// Creates the network unless the containers share it, and checks that namespaces can be created.
     pub(super) fn make(testbed: &Testbed) -> Result<Containers, TestbedError> {
         let mut containers = Containers {
             shares: testbed.shares.clone(),
@@ -74,7 +74,7 @@ impl Containers {
 
     /// A command that runs `program` in the container of the connecting (0) or the listening (1) end; arguments can be
     /// appended. Without a shared volume, the directories `others` are hidden from the container. The container's own
-    /// directory is visible from outside, so that its leases can be removed if it is killed.
+    /// directory is visible from outside, so that its leases can be removed if its role is killed.
     pub(crate) fn command(&self, at: usize, others: &[PathBuf], program: &Path) -> Command {
         let mut words = self.prefixes[at].clone();
         words.extend(["unshare", "--mount"].map(str::to_owned));

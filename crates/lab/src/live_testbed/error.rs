@@ -8,8 +8,8 @@ use crate::agent::HostError;
 /// The reason why a testbed cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum TestbedError {
-    /// The network or the guests cannot be created, or a role cannot be placed on a host. The fields are reason and
-    /// remedy.
+    /// The network, the containers or the guests cannot be created, or a host lacks what a case needs. The fields are
+    /// reason and remedy.
     #[error("{0}; {1}")]
     Obstacle(String, String),
     /// A host cannot be used.

@@ -87,7 +87,8 @@ impl LiveTestbed {
             .filter_map(|(h, r)| Some((r.environment.clone(), h.about()?.environment.clone())))
     }
 
-    /// The indices of the hosts on which a case runs: the connecting one, then the listening one.
+    /// The indices of the hosts on which a case runs: the connecting one, then the listening one, if that is another
+    /// host.
     pub(crate) fn hosts_of(&self, inputs: &Inputs) -> Vec<usize> {
         let named = inputs.testbed_spec.iter().flat_map(|testbed| &testbed.hosts);
         let named = named.filter_map(|text| {
@@ -200,7 +201,7 @@ impl LiveTestbed {
         found.map(Some)
     }
 
-    /// Mutable access to these hosts, for a trial.
+    /// Mutable access to these hosts, in the order of `on`, for a trial.
     pub(crate) fn hosts_mut(&mut self, on: &[usize]) -> Vec<&mut Host> {
         let these = self.hosts.iter_mut().enumerate().filter(|(at, _)| on.contains(at));
         let mut these: Vec<(usize, &mut Host)> = these.collect();

@@ -174,9 +174,10 @@ fn boot(lab: &Lab, program: &Path) -> Result<Vec<Guest>, TestbedError> {
     Ok(booted.into_iter().collect::<Result<_, _>>()?)
 }
 
-/// The path of the agent's program on a host. It is `told`, if the user stated a path. Without `told`, it is `crossway`
-/// for a host reached by ssh, whose PATH contains it, and otherwise `own`, the file of this program: that exists on the
-/// host too, in namespaces, in guests, and in clusters with a shared file system.
+/// The path of the agent's program on a host. For this host, it is `own`, the file of this program. For other hosts, it
+/// is `told`, if the user stated a path. Without `told`, it is `crossway` for a host reached by ssh, where PATH is
+/// searched, and otherwise `own`: that file also exists in namespaces, in guests, and in clusters with a shared file
+/// system.
 fn agent_program(words: &HostWords, told: Option<&str>, own: &str) -> String {
     match (told, words.prefix.first()) {
         (Some(told), Some(_)) => told.to_owned(),

@@ -41,7 +41,7 @@ pub struct HostMeter {
 pub struct HostReading {
     /// CPU time.
     pub cpu: Result<HostMeters, String>,
-    /// Traffic of the interfaces that had any.
+    /// Traffic of the interfaces that had any, if it was requested.
     pub net: Result<Vec<IfaceMeters>, String>,
     /// Retransmissions, if they were requested.
     pub retransmissions: Result<Option<Retransmissions>, String>,

@@ -46,7 +46,8 @@ pub enum MovesError {
     Os(#[from] OsError),
 }
 
-/// Runs all trials. If the two nodes cannot be created, there is a single record with the reason.
+/// Runs all trials. If the two nodes cannot be created, the result is a single record with status `skipped` and the
+/// reason.
 ///
 /// # Errors
 /// See [`MovesError`].

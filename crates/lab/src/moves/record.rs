@@ -37,8 +37,8 @@ pub struct MoveRecord {
 /// Reads the records of moves next to a run's records; empty if there are none.
 ///
 /// # Errors
-/// A line is not such a record, or its schema is newer than this program's. An incomplete last line, as left by a kill,
-/// is skipped without an error.
+/// The file cannot be read, a line is not such a record, or its schema is newer than this program's. An incomplete last
+/// line, as left by a kill, is skipped without an error.
 pub fn read_moves_beside(records: &Path) -> Result<Vec<MoveRecord>, ReadError> {
     let dir = if records.is_dir() { records } else { records.parent().unwrap_or(Path::new("")) };
     let path = dir.join(MOVES);

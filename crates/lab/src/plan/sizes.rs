@@ -31,7 +31,7 @@ pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<u64>, PlanError> {
     Ok(sizes)
 }
 
-/// Parses a number of bytes, with or without a unit.
+/// Parses a number of bytes, with or without a unit, from `least` to [`LARGEST`].
 pub(crate) fn bytes(at: &At<'_>, value: &Value, least: u64) -> Result<u64, PlanError> {
     let number = match value {
         Value::Integer(_) => return at.number(value, least, LARGEST),
@@ -114,7 +114,7 @@ fn factor(at: &At<'_>, arguments: &Table) -> Result<f64, PlanError> {
 }
 
 /// A series of sizes that grow by a factor. The sizes are rounded, so that `from` times a power of two is exact. The
-/// last size is always included.
+/// last size is always `to`.
 fn geometric(from: u64, to: u64, factor: f64) -> Vec<u64> {
     let mut sizes: Vec<u64> = (0..)
         .map(|i| (from as f64 * factor.powi(i)).round() as u64)

@@ -203,8 +203,9 @@ fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Grou
     })
 }
 
-/// Parses the number of messages per trial: a number, or a fraction of the number in a study. A `scale` for the whole
-/// plan takes precedence over that of the group.
+/// Parses the number of messages per trial: a number, or a fraction of the number in a study. Returns the number of
+/// messages and, for a fraction, the number in the study. A `scale` for the whole plan takes precedence over that of
+/// the group.
 fn messages(
     at: &At<'_>,
     value: &Value,

@@ -118,8 +118,8 @@ impl Plan {
     /// changed so that those of its mechanisms that work between hosts run between these hosts.
     ///
     /// # Errors
-    /// The hosts cannot be parsed, the plan has testbeds of other kinds only, or it has no mechanism that works between
-    /// hosts.
+    /// The hosts cannot be parsed, the plan has testbeds of other kinds only, it has no mechanism that works between
+    /// hosts, or only one host is named although every case needs two.
     pub fn set_hosts(&mut self, hosts: &str) -> Result<(), HostsError> {
         let hosts = HostWords::list(hosts)?;
         if self.testbeds.is_empty() {

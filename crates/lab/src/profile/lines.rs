@@ -16,10 +16,11 @@ pub(super) struct Place {
     pub(super) line: String,
 }
 
-/// For each address, the functions at that address, from the innermost outwards.
+/// For each address (or offset in the file), the functions there, from the innermost outwards.
 pub(super) type Places = BTreeMap<u64, Vec<Place>>;
 
-/// Looks up addresses in a file; the result is empty if addr2line is missing or finds nothing.
+/// Looks up offsets in a file, and returns the functions by offset; the result is empty if addr2line is missing or
+/// finds nothing.
 pub(super) fn look_up(dso: &Path, offsets: &BTreeSet<u64>) -> Places {
     let Some(segments) = Segments::of(dso) else { return Places::new() };
     let mut command = Command::new("addr2line");

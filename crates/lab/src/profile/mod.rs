@@ -115,7 +115,7 @@ pub struct RoleProfile {
     pub wall_ns: u64,
     /// User CPU time, nanoseconds; null if only the total is known.
     pub user_ns: Option<u64>,
-    /// System CPU time, nanoseconds.
+    /// System CPU time, nanoseconds; null if only the total is known.
     pub system_ns: Option<u64>,
     /// Total CPU time, nanoseconds.
     pub cpu_ns: u64,
@@ -189,8 +189,7 @@ impl Profile {
 /// Runs the plan's only case once and profiles it.
 ///
 /// # Errors
-/// The plan does not have exactly one case, the case cannot run here, or the trial failed. If perf is missing, that is
-/// not an error.
+/// See [`ProfileError`]. If perf is missing, that is not an error.
 pub fn profile(
     plan: &Plan,
     launcher: &Launcher,

@@ -89,9 +89,9 @@ pub(super) fn of(frames: &[Frame], places: &[Place]) -> Part {
 
 /// The kernel function that releases a spin lock and enables interrupts again. Sampling by a software clock attributes
 /// to this function the work that was done while interrupts were disabled. On the sampled paths, the locks that disable
-/// interrupts belong to wait queues, to the scheduler, and to queues of socket buffers; the locks of these queues are
-/// recognised by the caller's name. The function that wakes a process is often missing from the stack, because it ends
-/// with a tail call to this function.
+/// interrupts belong to wait queues or to the scheduler, unless the caller's name shows that they belong to socket
+/// buffers or to an allocator. The function that wakes a process is often missing from the stack, because it ends with
+/// a tail call to this function.
 const UNLOCK: &str = "_raw_spin_unlock_irqrestore";
 
 /// Prefixes of the names of kernel functions, separated by spaces, whose work is counted as that of their caller: small

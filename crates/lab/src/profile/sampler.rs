@@ -177,7 +177,7 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    /// Returns the samples by role.
+    /// Returns how the samples were taken (or why there are none), and the samples by role.
     pub(super) fn finish(self) -> (Sampling, BTreeMap<String, Sampled>) {
         let missing = |why: String, remedy: String| {
             let sampling =
@@ -209,7 +209,7 @@ fn remedy() -> String {
     }
 }
 
-/// The last lines of perf's output, joined into one line.
+/// The first lines of perf's output, joined into one line.
 fn quoted(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();

@@ -15,7 +15,7 @@ use crate::control::{
 use crate::role_context::{RoleContext, RoleError};
 use crate::{faults, meters, verify, workload};
 
-/// The entry point of the hidden subcommand: executes orders from standard input until it is closed.
+/// The entry point of the hidden subcommand: executes orders from standard input, up to the order to close.
 pub fn main() -> ExitCode {
     let Ok(mut wire) = own_wire() else { return ExitCode::from(2) };
     match serve(&mut wire) {

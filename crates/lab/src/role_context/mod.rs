@@ -48,7 +48,8 @@ pub(crate) struct RoleContext<M: Mechanism> {
 }
 
 impl<M: Mechanism> RoleContext<M> {
-    /// Creates the listeners and everything else that does not depend on the peers.
+    /// Creates the listeners and everything else that does not depend on the peers. Returns it with the listeners'
+    /// offers and with warnings.
     pub(crate) fn set(task: Task) -> Result<(Self, Vec<Offer>, Vec<String>), RoleError> {
         let mut warnings = Vec::new();
         if let Err(e) = proc::lock_memory() {
@@ -120,7 +121,8 @@ impl<M: Mechanism> RoleContext<M> {
         Ok(())
     }
 
-    /// Values that the system reports about the ends, and the size of the working set.
+    /// Values that the system reports about the first channel, the size of the working set, and the timer slack of a
+    /// role that sends at fixed times.
     pub(crate) fn facts(&self) -> Facts {
         let mut facts = Facts::new();
         if let Some((tx, rx)) = self.channels.first() {

@@ -23,8 +23,8 @@ pub(super) struct Cores {
 
 impl Cores {
     /// Adds the cache-line round trip between the trial's two CPUs to the record; called before a trial. Adds the
-    /// reason instead if the trial does not use two fixed CPUs, or has background load, which would disturb the
-    /// reading.
+    /// reason instead if the trial does not use two fixed CPUs of this machine, or has background load, which would
+    /// disturb the reading.
     pub(super) fn before(&mut self, record: &mut Record) {
         let Some(pair) = pair(record) else {
             let why = "measured only between two fixed CPUs, without background load";

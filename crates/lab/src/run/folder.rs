@@ -328,7 +328,8 @@ const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Locks the file of a run's records for as long as it is open, so that a second process cannot measure the same run.
-/// The kernel releases the lock when the process ends, however it ends.
+/// The kernel releases the lock when the process ends, however it ends. If the file system does not support locks, logs
+/// a warning and succeeds.
 fn lock(results: &File, dir: &Path) -> Result<(), RunError> {
     for _ in 0..LOCK_TRIES {
         match results.try_lock() {

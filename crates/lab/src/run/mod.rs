@@ -280,8 +280,8 @@ pub struct Obstacle {
     pub remedy: String,
 }
 
-/// Determines which of these cases a run would skip, and why. Each mechanism is probed on this machine. Testbeds are
-/// not set up, so whether their hosts lack something is not known yet.
+/// Determines which of these cases a run would skip, and why; `None` for a case that it would run. Each mechanism is
+/// probed on this machine. Testbeds are not set up, so whether their hosts lack something is not known yet.
 pub fn survey(cases: &[Case]) -> Vec<Option<Obstacle>> {
     let ready = probe(cases);
     let one = |case: &Case| {

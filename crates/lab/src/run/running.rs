@@ -290,7 +290,8 @@ impl Running<'_> {
         Ok(Some(record))
     }
 
-    /// The harness's cost for a case with these inputs; measured at most once per run.
+    /// The harness's cost for a case with these inputs; measured at most once per run for each size, access and working
+    /// set.
     fn harness_cost(&mut self, inputs: &Inputs, working_set_bytes: u64) -> HarnessCost {
         let ticker = self.instruments.ticker;
         let key = (inputs.size_bytes, inputs.access == Access::InPlace, working_set_bytes);

@@ -95,14 +95,16 @@ fn exact_p(ranks: &[u32], n: usize, seen: u32) -> f64 {
     (beyond / all).min(1.0)
 }
 
-/// Hodges-Lehmann estimate of the shift: the median of all differences `a - b`.
+/// Hodges-Lehmann estimate of the shift: the median of all differences `a - b`; `None` if one of them is empty or
+/// contains a NaN.
 pub fn hodges_lehmann(a: &[f64], b: &[f64]) -> Option<f64> {
     let differences: Vec<f64> = a.iter().flat_map(|x| b.iter().map(move |y| x - y)).collect();
     median(&differences)
 }
 
 /// Cliff's delta, -1..=1: the fraction of pairs in which `a` is larger minus the fraction in which it is smaller. The
-/// usual thresholds of a small, medium and large effect are 0.147, 0.33 and 0.474 (Romano and others, 2006).
+/// usual thresholds of a small, medium and large effect are 0.147, 0.33 and 0.474 (Romano and others, 2006). `None` if
+/// one of them is empty.
 pub fn cliffs_delta(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.is_empty() || b.is_empty() {
         return None;

@@ -48,7 +48,8 @@ struct Candidate {
     fit: Fit,
 }
 
-/// Finds the steps in a series of positive figures; returns them in the order of x. Needs at least six points.
+/// Finds the steps in a series of positive figures; returns them in the order of x. In fewer than six points, it finds
+/// none.
 pub fn find_steps(places: &[Place]) -> Vec<Step> {
     let mut places: Vec<&Place> = places.iter().filter(|p| !p.figures.is_empty()).collect();
     places.sort_by(|a, b| a.x.total_cmp(&b.x));
@@ -98,8 +99,8 @@ pub fn find_steps(places: &[Place]) -> Vec<Step> {
 }
 
 /// Tests whether the figures rise by a constant just above every multiple of `period` (at x = k * period + 1), in
-/// addition to a smooth curve. The constant is the cost of one more packet. Needs at least six points, with at least
-/// two such rises between the smallest x and the largest.
+/// addition to a smooth curve. The constant is the cost of one more packet. Returns `None` if there are fewer than six
+/// points, or fewer than two such rises between the smallest x and the largest.
 pub fn test_staircase(places: &[Place], period: f64) -> Option<Staircase> {
     let (xs, levels): (Vec<f64>, Vec<f64>) =
         places.iter().filter_map(|p| Some((p.x, median(&p.figures)?))).unzip();
