@@ -15,7 +15,7 @@ pub(crate) use role_process::RoleProcess;
 use crate::agent::{Host, HostError};
 use crate::live_testbed::Containers;
 
-/// Time limit for roles to close and exit.
+/// Time limit for roles to close, and a second one of the same length for exiting.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(20);
 
 /// The reason why a trial was not completed.

@@ -222,9 +222,9 @@ impl Limits {
         self.cache_lines.iter().find(pair).map(|p| p.two_lines_ns.median)
     }
 
-    /// The throughput with this number of copies (1 or 2) at this size, between one of the measured pairs of CPUs. If
-    /// the size was not measured, the next smaller measured size is used, because a larger message never takes less
-    /// time.
+    /// The throughput with this number of copies (1 or 2) at this size, between the last of the measured pairs of CPUs.
+    /// If the size was not measured, the next smaller measured size is used, because a larger message never takes less
+    /// time. `None` if there is no such measurement.
     pub fn copy_limit(&self, copies: u32, size_bytes: u64) -> Option<&CopyLimit> {
         self.copies
             .iter()

@@ -193,7 +193,7 @@ pub struct RoleMeters {
     pub longest_wait_ns: Option<u64>,
 }
 
-/// CPU time that a process other than the ends, such as a `tipcd`, spent on their behalf in the measured part.
+/// CPU time, in the measured part, of a process that works on behalf of the ends, such as a `tipcd`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerMeters {
     /// The host on which the process ran.
@@ -288,7 +288,7 @@ pub struct HarnessCost {
 pub struct HostRef {
     /// The host's name: `a` or `b` on testbeds created on this machine, otherwise the command prefix as written.
     pub name: String,
-    /// The first word of the host's command prefix: `local` (this machine), `ip`, `guest`, `ssh`, `mpirun` ...
+    /// The kind of the host's command prefix: `local` (this machine), `netns`, `guest`, `ssh`, `mpirun` ...
     pub prefix_kind: String,
     /// Release of the host's kernel.
     pub kernel: String,

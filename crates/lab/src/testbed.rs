@@ -230,7 +230,7 @@ impl HostWords {
     /// followed by `=ADDRESS`.
     ///
     /// # Errors
-    /// A quote is not closed, or what looks like an address is invalid.
+    /// A quote is not closed, the last character is a backslash, or what looks like an address is invalid.
     pub fn parse(text: &str) -> Result<HostWords, BadHosts> {
         let bad = |why: String| BadHosts { why };
         let text = text.trim();
@@ -259,8 +259,8 @@ impl HostWords {
         HostWords::parse(text).map_or_else(|_| text.to_owned(), |host| host.name)
     }
 
-    /// The first word of the command prefix, without its path. If that is Crossway itself, the second word, such as
-    /// `guest` or `net`.
+    /// The kind of the command prefix: the second word if that is `guest` or `net` (of Crossway itself) or `netns` (of
+    /// `ip`), otherwise the first word without its path; `local` without a prefix.
     pub(crate) fn prefix_kind(&self) -> String {
         let Some(first) = self.prefix.first() else { return LOCAL.to_owned() };
         let name = first.rsplit('/').next().unwrap_or(first);
@@ -305,7 +305,7 @@ impl HostWords {
     }
 }
 
-/// Whether the text looks like an address: digits with the dots of IPv4 or the colons of IPv6 between them.
+/// Whether the text looks like an address: only hexadecimal digits, and dots (IPv4) or colons (IPv6).
 fn is_meant_as_address(text: &str) -> bool {
     text.contains(['.', ':']) && text.chars().all(|c| c.is_ascii_hexdigit() || ".:".contains(c))
 }

@@ -1,5 +1,5 @@
-//! Verification before any measurement: each direction of each channel carries random content of various sizes, which
-//! is compared byte by byte and by CRC-32. A case that fails is not measured.
+//! Verification before any measurement: each direction of a channel that the workload uses carries random content of
+//! various sizes, which is compared byte by byte and by CRC-32. A case that fails is not measured.
 
 use crossway_mech::{Mechanism, Rx, Tx};
 

@@ -10,8 +10,8 @@ pub type Listener = std::@RUST_LISTENER@;
 pub const LARGEST: usize = @LARGEST@;
 pub const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Sets the deadlines. A send into a full channel waits, which provides back-pressure. No call waits longer than the
-/// deadline.
+/// Sets the deadlines. A send into a full channel waits, which provides back-pressure. No system call waits longer than
+/// the deadline.
 pub fn set_up(socket: &Socket) -> Result<()> {
     socket.set_read_timeout(Some(DEADLINE))?;
     socket.set_write_timeout(Some(DEADLINE))?;

@@ -14,7 +14,7 @@ use crossway_sys::usage::thread_cpu_ns;
 
 use crate::record::{PacketSample, PacketSeries};
 
-/// Maximum number of samples per trial; sampling stops when it is reached.
+/// Maximum number of samples per trial; when it is reached, only the last sample follows.
 const SAMPLES_AT_MOST: usize = 100_000;
 
 type Snapshot = (Instant, BTreeMap<String, InterfaceCounters>);

@@ -106,7 +106,8 @@ pub struct HotSpot {
     pub samples: u64,
 }
 
-/// The profile of one role, or of a process that serves both roles.
+/// The profile of one role, or of a process that serves both roles. The context switches and page faults of such a
+/// process are not counted and are 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoleProfile {
     /// `sender`, `receiver`, `client` or `server`, or `broker` for a process that serves both roles.

@@ -18,7 +18,8 @@ pub struct HostMeters {
     pub irq_ns: u64,
     /// Time taken away by the hypervisor, nanoseconds.
     pub steal_ns: u64,
-    /// Number of CPUs.
+    /// Number of CPUs that were counted. On a host that shares its kernel with others, these are the CPUs that the
+    /// host's agent may use, otherwise all.
     pub cpus: u32,
     /// Time between the two readings, nanoseconds; null in schema 1. The load of the host is `busy_ns` divided by
     /// `span_ns` and by `cpus`.

@@ -129,7 +129,7 @@ pub enum RunEvent<'a> {
 pub struct Summary {
     /// The folder of the run.
     pub dir: PathBuf,
-    /// Number of trials by status.
+    /// Number of records that this call has written, by status.
     pub by_status: BTreeMap<Status, usize>,
     /// Whether the run was interrupted before all trials had ended.
     pub interrupted: bool,

@@ -54,7 +54,8 @@ pub struct Facts {
     pub packet: Option<(u32, u32)>,
     /// How the protocol splits messages: all variants that are possible here.
     pub cuttings: Vec<Cutting>,
-    /// Whether the protocol combines messages into full packets, as a byte stream does. If so, no step is expected.
+    /// Whether the protocol combines messages into full packets, as a byte stream does. If so, no step is expected
+    /// where a message needs one more packet.
     pub recut: bool,
     /// Capacity of one of the channel's pipes in bytes (F_GETPIPE_SZ).
     pub pipe_bytes: Option<u64>,
@@ -150,7 +151,7 @@ pub struct Prediction {
 /// Maximum number of predictions of one kind. A series with more steps is a staircase.
 const AT_MOST: u64 = 64;
 
-/// Predicts the steps for x in `from..=to` from `facts`, the strongest kind first.
+/// Predicts the steps for x above `from` and up to `to` from `facts`, the strongest kind first.
 pub fn predict(facts: &Facts, from: f64, to: f64) -> Vec<Prediction> {
     let mut all = Vec::new();
     let mut add = |x: f64, cause: Cause| {

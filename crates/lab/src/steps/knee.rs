@@ -22,7 +22,8 @@ pub struct Knee {
 /// throughput is reached).
 ///
 /// The plateau is the median of the last third of the levels, which must all lie within a tenth of it. Returns `None`
-/// if there is no plateau, or if the curve does not rise (it starts at 90 % or above).
+/// if there are fewer than five points, if there is no plateau, or if the curve does not rise (none of its points is
+/// below that level).
 pub fn find_knee(places: &[Place]) -> Option<Knee> {
     let mut points: Vec<(f64, f64)> =
         places.iter().filter_map(|p| Some((p.x, median(&p.figures)?))).collect();

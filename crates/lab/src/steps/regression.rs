@@ -51,7 +51,7 @@ pub(super) fn fit(rows: &[Vec<f64>], y: &[f64]) -> Option<Fit> {
     Some(Fit { coefficients, variance, freedom })
 }
 
-/// Inverts a matrix by Gauss-Jordan elimination with partial pivoting.
+/// Inverts a matrix by Gauss-Jordan elimination with partial pivoting; `None` if it is singular.
 fn invert(mut m: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     let n = m.len();
     let scale = m.iter().flatten().fold(0.0_f64, |a, b| a.max(b.abs()));

@@ -33,14 +33,14 @@ impl Schedule {
         (span_ns / self.period_ns).max(1)
     }
 
-    /// Whether a warm-up window with this number of send times took much longer than scheduled. `limit_ns` is the
-    /// maximum duration of the warm-up.
+    /// Whether a warm-up window with this number of send times took much longer than scheduled, and more than a quarter
+    /// of `limit_ns`, the maximum duration of the warm-up.
     pub(super) fn is_missed(&self, instants: u64, wall_ns: u64, limit_ns: u64) -> bool {
         wall_ns > (instants * self.period_ns).saturating_mul(MISSED_FACTOR)
             && wall_ns > (limit_ns / 4).max(SHORT_NS)
     }
 
-    /// Whether the offered rate is far above the achieved one.
+    /// Whether the offered rate is far above the achieved one: by more than [`MISSED_FACTOR`].
     pub(super) fn is_beyond(&self, achieved: f64) -> bool {
         self.rate() > achieved * MISSED_FACTOR as f64
     }

@@ -190,7 +190,8 @@ impl TrialRun<'_> {
         Ok(())
     }
 
-    /// What the hosts' meters read around a window: everything, if the window is the measured one.
+    /// What the hosts' meters read around a window, in addition to CPU time. Only the measured window of a mechanism
+    /// that works between hosts, without concurrent workloads, has such readings.
     fn host_ask(&self, window: &Window) -> HostAsk {
         // Counters of interfaces and protocols do not distinguish workloads.
         let alone = self.setting.inputs.beside.is_empty();

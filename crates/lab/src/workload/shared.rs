@@ -139,7 +139,8 @@ fn receive_mixed<R: Rx>(
     Ok(())
 }
 
-/// Receives from one end per sender. Waits for any of the ends if they can be polled; otherwise checks each in turn.
+/// Receives from one end per sender; checks each in turn. If all are empty and `may_sleep` is set, waits for any of
+/// them, provided that they can be polled.
 fn receive_in_turn<R: Rx>(
     mut rxs: Vec<&mut R>,
     scratch: &mut [u8],

@@ -1,7 +1,6 @@
 //! One direction, as fast as possible. Both ends know the number of messages, so neither has to read a clock in the
-//! loop.
-//! If messages may be lost, the receiver cannot rely on the number. The sender then repeats an end mark, outside the
-//! timed part, until the receiver answers.
+//! loop. If messages may be lost, the receiver cannot rely on the number. The sender then repeats an end mark, outside
+//! the timed part, until the receiver answers.
 
 use crossway_mech::{Deadline, Mechanism, RecvError, Rx, SendError, Tx};
 use crossway_sys::clock::{instant_at, monotonic_ns, sleep_until_ns};
