@@ -69,10 +69,10 @@ impl Figures {
     }
 }
 
-/// Serves clients at an endpoint with this name, until the node ends.
+/// Serves clients at an endpoint with this name, until an error such as the end of the node.
 ///
 /// # Errors
-/// Those of [`Endpoint::open`] and [`Endpoint::receive`].
+/// Those of [`Endpoint::open`], [`Endpoint::receive`] and, unless the client has ended, [`Endpoint::send`].
 pub fn serve(dir: &Path, name: &str) -> Result<(), Error> {
     let mut own = Endpoint::open(dir, name)?;
     loop {
@@ -195,7 +195,8 @@ impl Client {
     /// that this endpoint has ended.
     ///
     /// # Errors
-    /// Those of [`Endpoint::receive`]; [`Error::Gone`] if the server ends, [`Error::TimedOut`] if it does not answer.
+    /// Those of [`Endpoint::send_until`] and [`Endpoint::receive`]; [`Error::Gone`] if the server ends,
+    /// [`Error::TimedOut`] if it does not answer.
     pub fn attach_delay(&mut self, times: usize) -> Result<Figures, Error> {
         self.times(crate::limits::LEAST_SIGNAL, times, 1, |client| {
             client.send(OPEN, &[])?;
@@ -225,7 +226,7 @@ impl Client {
         })
     }
 
-    /// Measures how long it takes to send a number of signals and to receive the server's answer to the last one.
+    /// Measures how long it takes to send `signals` signals and to receive the server's answer to the last one.
     ///
     /// # Errors
     /// Those of [`Client::attach_delay`].

@@ -65,12 +65,12 @@ pub enum Error {
         /// The number of the endpoint.
         spid: Spid,
     },
-    /// No such attach, hunt or time-out is pending: it was answered and received, or was cancelled.
+    /// No such request is pending: it was answered and the answer received, or it was cancelled.
     #[error(
         "no request is pending under this reference: its answer was already received, or it was cancelled"
     )]
     NotPending,
-    /// No signal arrived, or no room became free, before the deadline.
+    /// No signal or answer arrived, or no room became free, before the deadline.
     #[error("the deadline has passed: no signal or answer arrived, or there was no room to send")]
     TimedOut,
     /// A receive that waits for certain signals would never return: the queue is full of other signals, so the endpoint
@@ -99,7 +99,7 @@ pub enum Error {
         /// Why connecting to the socket failed.
         source: std::io::Error,
     },
-    /// The node ended, and with it the endpoint.
+    /// The node has ended, and with it the endpoint, or it has closed the endpoint.
     #[error("the LINX node has ended or has closed this endpoint")]
     NodeGone,
     /// The node uses another version of the protocol, or another protocol.

@@ -15,7 +15,8 @@ pub const LONGEST_PATH: usize = 1024;
 /// Maximum number of signal numbers in the filter that an endpoint reports; further ones are left out of the report.
 pub const REPORTED_FILTER: usize = 16;
 
-/// Maximum number of pending hunts of an endpoint, and of its pending time-outs; more are refused.
+/// Maximum number of pending hunts of an endpoint, and likewise of its time-outs and of its requests for new links;
+/// more are refused.
 pub const HUNTS: usize = 65_536;
 
 /// Maximum number of pending attaches of an endpoint; more are refused.

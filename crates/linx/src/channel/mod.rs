@@ -119,7 +119,8 @@ impl Channel {
         }
     }
 
-    /// Sends accepted bytes for which there was no room before; returns true when nothing remains.
+    /// Sends accepted bytes for which there was no room before; returns true when nothing remains. `patient` has the
+    /// same meaning as for [`Channel::send`].
     pub(crate) fn flush(&mut self, patient: bool) -> Result<bool, Broken> {
         match self {
             Channel::Stream(channel) => channel.flush(patient),
@@ -169,7 +170,8 @@ impl Channel {
         }
     }
 
-    /// Returns the next signal from data that was already read; makes no system call.
+    /// Returns the next signal or notice from data that was already read, or `None` if none is complete; makes no
+    /// system call.
     #[inline]
     pub(crate) fn next(&mut self, assembly: &mut Assembly) -> Result<Option<Came>, Broken> {
         match self {
@@ -178,7 +180,8 @@ impl Channel {
         }
     }
 
-    /// Reads once. With `patient`, the read may wait briefly for the rest of a signal.
+    /// Reads once. With `patient`, the read may wait briefly for the rest of a signal. On rings, where nothing has to
+    /// be read, it clears earlier wake-ups instead.
     #[inline]
     pub(crate) fn fill(
         &mut self,

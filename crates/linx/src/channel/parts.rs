@@ -124,7 +124,7 @@ impl Assembly {
         Ok(Some(Came::Signal(Signal::received(bytes, header.from, out_of_band))))
     }
 
-    /// Handles the header of a notice, which no bytes follow.
+    /// Handles the header of a notice, which no bytes follow; `None` if it does not report the end of an endpoint.
     pub(crate) fn notice(&mut self, channel: u32, header: &Header) -> Option<Came> {
         if header.flags & (ABANDONED | GONE) != 0 {
             self.begun.remove(&(channel, header.from));

@@ -15,7 +15,8 @@ use crate::{Error, Filter, Numbers, Reference, Signal, Spid};
 const NOTHING: Filter<'static> = Filter::ANY;
 
 impl Endpoint {
-    /// Checks all descriptors once, waiting until the deadline for one to be ready; returns whether one was.
+    /// Checks all descriptors once, waiting until the deadline for one to be ready; returns whether something may have
+    /// arrived.
     pub(super) fn look(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         self.look_as(&NOTHING, until, false)
     }
@@ -98,7 +99,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes signals out of the channels in `hot` until the filter accepts one; returns whether any arrived.
+    /// Takes signals out of the first channel in `hot` that has any, up to one that the filter accepts; returns whether
+    /// there were any.
     #[inline]
     pub(super) fn drain_hot(&mut self, filter: &Filter<'_>) -> Result<bool, Error> {
         let mut any = false;

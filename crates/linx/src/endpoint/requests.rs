@@ -61,7 +61,7 @@ impl Endpoint {
     /// Cancels a hunt; its answer will not be received.
     ///
     /// # Errors
-    /// [`Error::NotPending`] if the answer was received, or the hunt was cancelled before.
+    /// [`Error::NotPending`] if the answer was received, or the hunt was cancelled before; [`Error::NodeGone`].
     pub fn cancel_hunt(&mut self, hunt: Reference) -> Result<(), Error> {
         self.give_up(hunt, RequestKind::Hunt, &Request::CancelHunt { id: hunt.0 })
     }
@@ -119,7 +119,7 @@ impl Endpoint {
     /// Cancels an attach: its signal will not be received, even if it was queued already.
     ///
     /// # Errors
-    /// [`Error::NotPending`] if the signal was received, or the attach was cancelled before.
+    /// [`Error::NotPending`] if the signal was received, or the attach was cancelled before; [`Error::NodeGone`].
     pub fn detach(&mut self, attach: Reference) -> Result<(), Error> {
         self.give_up(attach, RequestKind::Attach, &Request::Detach { id: attach.0 })
     }
@@ -165,7 +165,7 @@ impl Endpoint {
     /// reported twice.
     ///
     /// # Errors
-    /// [`Error::NodeGone`] if the node has ended.
+    /// [`Error::Limit`] if too many such requests are pending; [`Error::NodeGone`].
     pub fn request_new_link(&mut self, token: u64) -> Result<Reference, Error> {
         self.check_limit(RequestKind::NewLink, HUNTS, "requests for links")?;
         let reference = self.mailbox.new_link();
@@ -176,7 +176,7 @@ impl Endpoint {
     /// Cancels a request for a new link.
     ///
     /// # Errors
-    /// [`Error::NotPending`] if the signal was received, or the request was cancelled before.
+    /// [`Error::NotPending`] if the signal was received, or the request was cancelled before; [`Error::NodeGone`].
     pub fn cancel_new_link(&mut self, request: Reference) -> Result<(), Error> {
         self.give_up(request, RequestKind::NewLink, &Request::CancelNewLink { id: request.0 })
     }

@@ -18,7 +18,8 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`Error::Gone`] if the receiver has ended, [`Error::Unknown`] if it never existed, [`Error::NoChannel`] if its
-    /// process has no descriptors left. The signal is freed in any case.
+    /// process has no descriptors left, [`Error::Limit`] if this process has none left or one of the two endpoints has
+    /// too many channels, [`Error::NodeGone`]. The signal is freed in any case.
     #[inline]
     pub fn send(&mut self, signal: Signal, to: Spid) -> Result<(), Error> {
         self.send_until(signal, to, None)
@@ -85,7 +86,7 @@ impl Endpoint {
     /// signal may still be waiting in the channel.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if the deadline has passed.
+    /// [`Error::TimedOut`] if the deadline has passed, [`Error::NodeGone`] if the node has ended.
     pub fn flush(&mut self, until: Option<Instant>) -> Result<(), Error> {
         while !self.unsent.is_empty() {
             self.flush_some()?;
@@ -213,8 +214,8 @@ impl Endpoint {
         Ok(number)
     }
 
-    /// Sleeps until a channel may have room, and takes in arrivals meanwhile. Two endpoints that send to each other
-    /// therefore block each other only when both their queues are full.
+    /// Sleeps until a channel may have room, but no longer than [`TRY_AGAIN`], and takes in arrivals meanwhile. Two
+    /// endpoints that send to each other therefore block each other only when both their queues are full.
     fn wait_for_room(&mut self, number: u32, until: Option<Instant>) -> Result<(), Error> {
         let soon = Instant::now() + TRY_AGAIN;
         let until = Some(until.map_or(soon, |until| until.min(soon)));

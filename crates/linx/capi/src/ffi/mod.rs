@@ -48,7 +48,7 @@ fn done(outcome: Result<(), Error>) -> c_int {
     outcome.map_or_else(|error| failed(&error), |()| 0)
 }
 
-/// Returns the endpoint of a handle.
+/// Returns the endpoint of a handle; `None` for NULL.
 ///
 /// # Safety
 /// `linx` is NULL, or a result of `linx_open` that was not passed to `linx_close`.

@@ -61,7 +61,7 @@ pub unsafe extern "C" fn linx_free_buf(linx: *mut Linx, sig: *mut Sig) -> c_int 
     }
 }
 
-/// Applies a function to a signal's header.
+/// Applies a function to a signal's header; returns `None` if the handle or the signal is NULL.
 ///
 /// # Safety
 /// The handle and the signal meet the requirements of `linx.h`.
