@@ -155,7 +155,7 @@ impl Measure {
         }
     }
 
-    /// What a record counts as one message, also for its CPU time per message.
+    /// What counts as one message in a record, for example in its CPU time per message.
     pub fn unit(self) -> &'static str {
         match self {
             Measure::Rate | Measure::OneWay => "message",

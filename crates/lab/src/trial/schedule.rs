@@ -40,7 +40,7 @@ impl Schedule {
             && wall_ns > (limit_ns / 4).max(SHORT_NS)
     }
 
-    /// Whether the offered rate is far above the achieved one: by more than [`MISSED_FACTOR`].
+    /// Whether the offered rate is more than [`MISSED_FACTOR`] times the achieved one.
     pub(super) fn is_beyond(&self, achieved: f64) -> bool {
         self.rate() > achieved * MISSED_FACTOR as f64
     }
