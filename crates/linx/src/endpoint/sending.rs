@@ -18,8 +18,8 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`Error::Gone`] if the receiver has ended, [`Error::Unknown`] if it never existed, [`Error::NoChannel`] if its
-    /// process has no descriptors left, [`Error::Limit`] if this process has none left or one of the two endpoints has
-    /// too many channels, [`Error::NodeGone`]. The signal is freed in any case.
+    /// process has no descriptors left, [`Error::Limit`] if this process has none left or a limit of channels is
+    /// reached, [`Error::NodeGone`]. The signal is freed in any case.
     #[inline]
     pub fn send(&mut self, signal: Signal, to: Spid) -> Result<(), Error> {
         self.send_until(signal, to, None)
