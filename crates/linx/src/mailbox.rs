@@ -21,7 +21,8 @@ pub enum WhenFull {
 pub struct Queue {
     /// Maximum number of signals.
     pub signals: usize,
-    /// Maximum number of bytes. A single signal may exceed this limit, so that no signal is blocked forever.
+    /// Number of bytes from which the queue is full. The last signal may exceed this limit, so that no signal is
+    /// blocked forever.
     pub bytes: usize,
     /// What happens at the limits.
     pub when_full: WhenFull,
@@ -37,7 +38,7 @@ impl Default for Queue {
     }
 }
 
-/// A pending attach, hunt, time-out or request for new links.
+/// Identifies a pending attach, hunt, time-out or request for a new link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reference(pub(crate) u32);
 
@@ -131,14 +132,15 @@ impl Mailbox {
         self.counts[kind as usize]
     }
 
-    /// Whether the queue is full.
+    /// Whether the queue is full and therefore admits no new signals; always false if signals are dropped instead.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.bounds.when_full == WhenFull::Block
             && (self.queue.len() >= self.bounds.signals || self.bytes >= self.bounds.bytes)
     }
 
-    /// Queues a signal that another endpoint sent.
+    /// Queues a signal that another endpoint sent. If the queue is full, drops a signal unless [`WhenFull::Block`] is
+    /// set.
     #[inline]
     pub(crate) fn arrive(&mut self, signal: Signal) {
         let full = self.queue.len() >= self.bounds.signals || self.bytes >= self.bounds.bytes;
@@ -258,7 +260,7 @@ impl Mailbox {
         }
     }
 
-    /// Adds a time-out with the signal to queue at an instant.
+    /// Adds a time-out, which queues `signal` at the instant `at_ns`.
     pub(crate) fn timeout(&mut self, at_ns: u64, signal: Signal) -> Reference {
         let reference = self.add(Pending::Timeout { at_ns, signal });
         self.timeouts.insert((at_ns, reference), ());
@@ -278,7 +280,7 @@ impl Mailbox {
         }
     }
 
-    /// Returns the instant of the next time-out.
+    /// Returns the instant of the next time-out; `None` if none is pending.
     #[inline]
     pub(crate) fn next_timeout_ns(&self) -> Option<u64> {
         self.timeouts.first_key_value().map(|((at, _), ())| *at)
@@ -300,8 +302,8 @@ impl Mailbox {
         }
     }
 
-    /// Cancels a pending request, or removes its signal if that is already queued, so that it will not be received.
-    /// Returns whether the request was still pending.
+    /// Cancels a request. Returns true if it was pending, false if its signal was already queued and has been removed;
+    /// fails with [`Error::NotPending`] otherwise.
     pub(crate) fn cancel(
         &mut self,
         reference: Reference,

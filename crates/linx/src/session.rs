@@ -126,7 +126,8 @@ impl Session {
         self.unacknowledged_bytes >= UNACKNOWLEDGED
     }
 
-    /// Handles an acknowledgement of `received` messages; returns false if that many were never sent.
+    /// Handles an acknowledgement of `received` messages in all; returns false if these are fewer than were
+    /// acknowledged before, or more than were sent.
     #[must_use]
     pub(crate) fn handle_ack(&mut self, received: u64) -> bool {
         if received < self.acknowledged || received > self.sent {

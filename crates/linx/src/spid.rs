@@ -82,7 +82,7 @@ impl<T> SpidTable<T> {
         SpidTable { widths, slots: vec![Slot { instance: 0, value: None }], free: VecDeque::new() }
     }
 
-    /// Assigns a number to a value; `None` when all numbers are used up.
+    /// Assigns a number to a value; `None` if every index is in use or used up.
     pub(crate) fn insert(&mut self, value: T) -> Option<Spid> {
         let fresh = self.slots.len() < 1 << self.widths.index;
         // Unused indices are taken first, so that the counts of uses grow evenly.
@@ -102,7 +102,7 @@ impl<T> SpidTable<T> {
         ((spid.get() & mask) as usize, spid.get() >> self.widths.index)
     }
 
-    /// Removes a value; its number is not assigned again.
+    /// Removes the value with this number, which is not assigned again; `None` if there is no such value.
     pub(crate) fn remove(&mut self, spid: Spid) -> Option<T> {
         let (index, instance) = self.split(spid);
         let last = (1 << self.widths.instance) - 1;
@@ -119,7 +119,7 @@ impl<T> SpidTable<T> {
         Some(value)
     }
 
-    /// Returns the value with this number.
+    /// Returns the value with this number; `None` if there is none.
     pub(crate) fn get(&self, spid: Spid) -> Option<&T> {
         let (index, instance) = self.split(spid);
         self.slots.get(index).filter(|slot| slot.instance == instance)?.value.as_ref()

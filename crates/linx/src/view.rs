@@ -20,7 +20,7 @@ pub enum EndpointKind {
 /// The signals that an endpoint waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// The endpoint is not waiting in a receive, or did not answer in time.
+    /// The endpoint is not waiting in a receive.
     NotReceiving,
     /// Signals with any number.
     Any,
@@ -119,7 +119,8 @@ pub struct EndpointInfo {
     pub name: String,
     /// The kind of the endpoint.
     pub kind: EndpointKind,
-    /// The id of the endpoint's process; 0 if the process is on another host or in another PID namespace.
+    /// The id of the endpoint's process; 0 for a link, or if the process is on another host or in another PID
+    /// namespace.
     pub pid: u32,
     /// The id of the endpoint's user; 0 if it was not opened by a program.
     pub user: u32,
@@ -131,8 +132,8 @@ pub struct EndpointInfo {
     pub hunts: u32,
     /// Number of the endpoint's channels to other endpoints.
     pub channels: u32,
-    /// The state that the endpoint reports; `None` if it was not opened by a program, or if its program did not use the
-    /// endpoint in time.
+    /// The state that the endpoint reports; `None` if it was not opened by a program, or if its program, which reports
+    /// only when it uses the endpoint, did not report in time.
     pub condition: Option<Condition>,
 }
 

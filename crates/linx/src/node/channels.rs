@@ -65,7 +65,7 @@ fn duplicating(error: std::io::Error) -> OsError {
     OsError::new("fcntl(F_DUPFD_CLOEXEC)", "memfd", error)
 }
 
-/// Creates the two ends of a byte stream.
+/// Creates the two ends of a byte stream with a capacity of `bytes` bytes; `None` for the system's default.
 pub(super) fn stream_pair(bytes: Option<usize>) -> Result<(OwnedFd, OwnedFd), OsError> {
     let (a, b) = socket::unix_pair(SocketType::Stream)?;
     for end in [&a, &b] {

@@ -1,4 +1,4 @@
-//! The node, in a process or thread of its own, which knows all endpoints of a host and relays signals to other nodes.
+//! The node: a process or thread of its own that knows all endpoints of a host and relays signals to other nodes.
 //!
 //! Signals between endpoints of the node do not pass through it.
 
@@ -121,7 +121,7 @@ impl Token {
     }
 }
 
-/// A node that serves in a directory.
+/// A node, which serves in a directory or is private ([`Node::spawn_private`]).
 pub struct Node {
     listener: Listener,
     settings: Settings,
@@ -163,7 +163,7 @@ impl NodeThread {
     /// is passed, opens an endpoint on it ([`Endpoint::open_on`](crate::Endpoint::open_on)).
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] if the node is not private, [`Error::NodeGone`] if it has ended.
+    /// [`Error::NotPermitted`] if the node is not private, [`Error::NodeGone`] if it has ended, [`Error::Os`].
     pub fn connection(&self) -> Result<OwnedFd, Error> {
         let Some(hand_in) = &self.hand_in else {
             let why =
@@ -192,7 +192,8 @@ impl Node {
     /// [`Node::run`] then serves them.
     ///
     /// # Errors
-    /// [`Error::Limit`] if a node serves there already, [`Error::Os`].
+    /// [`Error::Limit`] if a node serves there already, [`Error::BadName`] if the name of the node or of a link is not
+    /// allowed, [`Error::Os`].
     pub fn bind(dir: &Path, settings: Settings) -> Result<Node, Error> {
         let descriptors = proc::raise_descriptor_limit();
         let listener = Listener::Directory(Directory::take(dir, settings.mode, settings.group)?);
@@ -232,7 +233,7 @@ impl Node {
     /// [`NodeThread::connection`] can use it, and nothing remains of it, however the process ends.
     ///
     /// # Errors
-    /// [`Error::Os`] if a system call fails.
+    /// [`Error::BadName`] if the name of the node or of a link is not allowed, [`Error::Os`].
     pub fn spawn_private(settings: Settings) -> Result<NodeThread, Error> {
         let (ours, theirs) = socket::unix_pair(SocketType::Seqpacket)?;
         Node::behind(Listener::Private(theirs), settings, u64::MAX)?.start(Some(ours))
@@ -254,7 +255,7 @@ impl Node {
     /// before, for at most [`LINGER`].
     ///
     /// # Errors
-    /// [`Error::Os`] if a system call fails without which the node cannot work.
+    /// [`Error::Os`] if a system call that the node cannot do without fails.
     pub fn run(&mut self, stop: &EventFd) -> Result<(), Error> {
         self.epoll.add(stop, Token::Stop.number(), Trigger::WhileReadable)?;
         let mut ready: Vec<Ready> = Vec::new();
@@ -349,8 +350,8 @@ impl Node {
     }
 }
 
-/// How long a node that was asked to stop waits until the linked nodes have acknowledged what it sent.
+/// Maximum time for which a node that was asked to stop waits for the linked nodes to acknowledge what it sent.
 pub const LINGER: Duration = Duration::from_secs(1);
 
-/// How long a tool that lists endpoints waits for endpoints that do not answer.
+/// How long the node waits for the reports of endpoints before it answers a request for them.
 const REPORT_WITHIN: Duration = Duration::from_millis(100);

@@ -3,7 +3,7 @@
 //! An endpoint has one channel to its node for each link that it sends to or receives from. A node has at most
 //! [`WINDOW`](crate::limits::WINDOW) bytes (and a piece) in flight to any endpoint of a linked node. Bytes are in
 //! flight until the linked node has delivered them or placed them in the pool that it shares with the endpoint. While
-//! signals of a local endpoint wait for that limit, the endpoint's channel is not read.
+//! signals of a local endpoint wait because of that limit, the endpoint's channel is not read.
 //!
 //! The bytes of large signals are not sent over these channels. They are in the pool, and only references to them are
 //! sent.
@@ -75,7 +75,8 @@ struct Relay {
 }
 
 impl Relay {
-    /// Keeps a signal or a piece from the endpoint until it can be sent.
+    /// Holds a signal or piece that the endpoint has sent until it can be passed on; fails if it passes an invalid
+    /// reference.
     fn hold(&mut self, header: Header, piece: Body) -> Result<(), &'static str> {
         let rest = if header.flags & BY_REFERENCE == 0 {
             Rest::Piece(piece)
@@ -217,7 +218,8 @@ impl Node {
         }
     }
 
-    /// Relays signals that an endpoint has sent; with `bounded`, only as much as their receivers can take.
+    /// Relays signals that an endpoint has sent, up to about `most` bytes; with `bounded`, only as much as their
+    /// receivers can take.
     fn read_relay(&mut self, index: usize, mut most: usize, bounded: bool) {
         loop {
             let Some(relay) = self.relays.all.get_mut(index) else { return };
@@ -250,7 +252,8 @@ impl Node {
         }
     }
 
-    /// Sends a signal or a piece over the link that leads to its receiver; returns false if some of it has to wait.
+    /// Sends a signal or a piece over the link that leads to its receiver; returns false if some of it has to wait, or
+    /// if the endpoint will be closed because of it.
     fn pass_on(&mut self, index: usize, held: Held, bounded: bool) -> bool {
         let Held { header, mut rest } = held;
         let Some(relay) = self.relays.all.get(index) else { return false };
@@ -361,7 +364,8 @@ fn is_from(letter: &Letter, spid: Spid) -> bool {
     header.is_some_and(|header| header.from == spid)
 }
 
-/// Returns the lengths of the header and the piece at the beginning of the bytes that an endpoint has sent.
+/// Returns the lengths of the header and the piece at the beginning of the bytes that an endpoint has sent; `None` if
+/// the header is incomplete.
 fn measure(bytes: &[u8]) -> Result<Option<(usize, usize)>, &'static str> {
     let Some(head) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
     let fits =

@@ -65,7 +65,7 @@ impl Hunts {
         Some(hunt)
     }
 
-    /// Hunts that wait for a link with this name to continue.
+    /// Returns the hunts that continue over a link with this name, passed on or not.
     pub(super) fn waiting_for_link(&self, link: &str) -> Vec<u64> {
         self.by_link.get(link).into_iter().flatten().copied().collect()
     }
@@ -177,8 +177,8 @@ impl Registry {
         }
     }
 
-    /// Ends a hunt without an answer, and removes it from the records of its owner and its link. The caller must remove
-    /// it from the records of the hunter, which is returned.
+    /// Removes a hunt without answering it, and cancels it at the node that it was passed to. Returns the hunter; if
+    /// that is an endpoint, the caller must remove the hunt from the endpoint's records.
     pub(super) fn forget_hunt(&mut self, serial: u64) -> Option<Hunter> {
         let hunt = self.hunts.remove(serial)?;
         if let Some(owner) = hunt.owner.and_then(|owner| self.table.get_mut(owner)) {
@@ -195,7 +195,7 @@ impl Registry {
         Some(hunt.hunter)
     }
 
-    /// Ends a hunt whose owner or link has ended.
+    /// Ends a hunt that a link's peer has cancelled, or whose owner or link has ended.
     pub(super) fn cancel_hunt(&mut self, serial: u64) {
         if let Some(Hunter::Endpoint(endpoint, id)) = self.forget_hunt(serial)
             && let Some(entry) = self.table.get_mut(endpoint)

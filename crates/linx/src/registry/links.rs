@@ -33,7 +33,7 @@ pub(crate) enum Route {
     Local,
     /// To the peer of a link, which knows the receiver by this number.
     Link(LinkId, Spid),
-    /// The receiver has ended.
+    /// The receiver has ended, or is a link, which receives no signals.
     Gone,
     /// No endpoint ever had that number.
     Unknown,
@@ -199,7 +199,8 @@ impl Registry {
         }
     }
 
-    /// Returns the endpoint here that represents an endpoint of the peer.
+    /// Returns the endpoint of this node that represents the peer's endpoint `spid`; `None` if that is not published
+    /// here.
     pub(crate) fn remote(&self, link: LinkId, spid: Spid) -> Option<Spid> {
         self.links.get(&link)?.remotes.get(&spid).copied()
     }

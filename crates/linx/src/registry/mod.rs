@@ -102,7 +102,7 @@ impl Registry {
         }
     }
 
-    /// Returns the next action.
+    /// Returns the next action; `None` if there is none.
     pub(crate) fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -217,7 +217,7 @@ impl Registry {
         }
     }
 
-    /// Handles an attach; it is answered immediately if the endpoint has already ended.
+    /// Handles an attach to the endpoint `to`; it is answered immediately if that has already ended.
     pub(crate) fn handle_attach(
         &mut self,
         endpoint: Spid,
@@ -320,8 +320,8 @@ impl Registry {
         had
     }
 
-    /// Checks that `endpoint` may use `from` as the sender of a signal to `to`: both `endpoint` and `from` must belong to
-    /// the same user.
+    /// Checks that `endpoint` may use `from` as the sender of a signal to `to`: both `endpoint` and `from` must belong
+    /// to the same user, and `from` and `to` must exist.
     pub(crate) fn may_send_as(&self, endpoint: Spid, from: Spid, to: Spid) -> Result<(), Refused> {
         let user = |spid| match self.table.get(spid).map(|entry| entry.kind) {
             Some(EntryKind::Local { user, .. }) => Some(user),
@@ -342,7 +342,7 @@ impl Registry {
         Err((Refusal::NotPermitted, why))
     }
 
-    /// Returns information about an endpoint.
+    /// Returns information about an endpoint; `None` if it does not exist.
     pub(crate) fn row(&self, spid: Spid) -> Option<Row> {
         let entry = self.table.get(spid)?;
         let (kind, pid, user) = match entry.kind {
@@ -363,7 +363,7 @@ impl Registry {
         })
     }
 
-    /// Returns the numbers of all endpoints.
+    /// Returns the numbers of all endpoints, including remote ones and links.
     pub(crate) fn spids(&self) -> impl Iterator<Item = Spid> {
         self.table.iter().map(|(spid, _)| spid)
     }

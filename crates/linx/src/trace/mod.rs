@@ -60,7 +60,8 @@ impl Trace {
     ///
     /// # Errors
     /// [`Error::NotPermitted`] unless the caller is root, the node's user or a member of its group; [`Error::Limit`] if
-    /// a trace is already running; [`Error::NoNode`], [`Error::NodeGone`], [`Error::Protocol`].
+    /// a trace is already running, or this process has no descriptors left; [`Error::NoNode`], [`Error::NodeGone`],
+    /// [`Error::Protocol`].
     pub fn start(dir: &Path, payload: usize) -> Result<Trace, Error> {
         let mut trace = Self::on(Control::connect(dir)?, payload)?;
         trace.before.extend(crate::list(dir)?.into_iter().map(|info| {
@@ -111,7 +112,7 @@ impl Trace {
     /// Returns the next record; `None` if there is none now.
     ///
     /// # Errors
-    /// [`Error::NodeGone`] when the node has ended and all records were returned.
+    /// [`Error::NodeGone`] when the node has ended and all records were returned; [`Error::Os`], [`Error::Protocol`].
     pub fn try_next(&mut self) -> Result<Option<Traced<'_>>, Error> {
         if let Some(record) = self.before.pop_front() {
             self.current = record;

@@ -147,7 +147,7 @@ impl Body {
         Body(Place::Landed(landing))
     }
 
-    /// Whether the body is in its signal's block.
+    /// Whether the body was read directly into its signal's block.
     pub(crate) fn has_landed(&self) -> bool {
         matches!(self.0, Place::Landed(_))
     }

@@ -12,7 +12,7 @@ use crate::limits::PIECE;
 /// The version of this protocol.
 pub(crate) const VERSION: u32 = 1;
 
-/// The first bytes of every connection, which show that the other end is a node.
+/// The first field of the first frame on every connection, which shows that the other end is a node.
 pub(crate) const MAGIC: u32 = 0x4c4e_5858;
 
 /// Maximum length of a frame in bytes: a piece of a signal with its fields.
@@ -51,8 +51,8 @@ pub(crate) struct Init {
     pub(crate) version: u32,
     /// Features, separated by commas; those that both ends list are used.
     pub(crate) features: String,
-    /// The dialling node's name. The other node uses it as the link's name, unless a different name is configured
-    /// there.
+    /// The name of the sending node. A dialled node names the link after the dialling node. A dialling node does so
+    /// only if the topology service has reported the dialled node; other links have the configured name.
     pub(crate) name: String,
     /// Chosen by the dialling end; the same on every connection of one session.
     pub(crate) session: u64,

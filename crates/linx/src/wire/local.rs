@@ -83,7 +83,7 @@ pub(crate) enum Event {
     NameIs(Row),
     /// One entry of a list, or the state of an endpoint.
     Row { row: Row, report: Option<Report> },
-    /// The end of the list.
+    /// The end of the list, or the answer to a request that needs no other one.
     End,
     /// Requests a [`Request::Report`].
     Ask { serial: u32 },

@@ -18,7 +18,8 @@ pub(super) struct Listing {
 }
 
 impl Node {
-    /// Asks the endpoint `of` (or all endpoints, if `None`) for a report, for the connection at `index`.
+    /// Asks the endpoint `of` (or all endpoints, if `None`) for a report, for the connection at `index`. Does nothing
+    /// if that connection already waits for reports.
     pub(super) fn begin_listing(&mut self, index: usize, of: Option<Spid>) {
         if self.clients.all[index].listing.is_some() {
             return;
@@ -39,7 +40,7 @@ impl Node {
         self.clients.listings.insert(serial, listing);
     }
 
-    /// Sends the lists for which all reports have arrived or the time limit has passed.
+    /// Answers the requests for which all reports have arrived or the time limit has passed.
     pub(super) fn finish_listings(&mut self) {
         let now = Instant::now();
         let done: Vec<u32> = self

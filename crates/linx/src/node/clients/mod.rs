@@ -19,8 +19,8 @@ use crate::registry::Refused;
 use crate::wire::local::Event;
 use listings::Listing;
 
-/// Maximum number of records that wait for a program to receive them. Each record answers a pending request, and the
-/// number of pending requests is limited.
+/// Maximum number of records that wait for a program to receive them; a program with more is disconnected. Most records
+/// answer a pending request, and the number of pending requests is limited.
 const OUTBOX: usize = 2 * (HUNTS + ATTACHES + CHANNELS);
 
 /// A record with its descriptors.
@@ -37,11 +37,11 @@ struct Client {
     outbox: VecDeque<Letter>,
     /// Whether this connection is in `unsent` of [`Clients`].
     is_unsent: bool,
-    /// Number of channels created so far. It is also the number of the next channel.
+    /// Number of channels created so far. It is also the number of the last channel.
     channels: u32,
     /// The numbers of the endpoint's channels, by the endpoint at the other end.
     numbers: HashMap<Spid, u32>,
-    /// The serial number of the list that this connection waits for.
+    /// The serial number of the [`Listing`] that this connection waits for; `None` if it waits for none.
     listing: Option<u32>,
 }
 
@@ -61,13 +61,13 @@ pub(super) struct Clients {
     /// descriptors.
     reserve: Option<File>,
     record: Vec<u8>,
-    /// Maximum number of connections per process.
+    /// Maximum number of connections of a process other than the node's own.
     share: usize,
 }
 
 impl Clients {
-    /// Creates the state without connections. No process other than the node's own gets more than half of
-    /// `descriptors`.
+    /// Creates the state without connections. A process other than the node's own gets at most `descriptors / 2` of
+    /// them.
     pub(super) fn new(descriptors: u64) -> Result<Self, OsError> {
         Ok(Clients {
             all: Slab::new(),
@@ -84,7 +84,7 @@ impl Clients {
         })
     }
 
-    /// Whether a process has reached the maximum number of connections.
+    /// Whether a process has reached the maximum number of connections; always false for the node's own process.
     fn has_its_share(&self, pid: u32) -> bool {
         let of_process = || self.all.iter().filter(|(_, c)| c.credentials.pid == pid).count();
         self.all.len() >= self.share && pid != std::process::id() && of_process() >= self.share
@@ -144,8 +144,8 @@ impl Clients {
         self.post(index, &Event::Refused { refusal, why }, Vec::new());
     }
 
-    /// Sends the waiting records, as far as programs have room for them. Returns the endpoints of programs that have
-    /// ended.
+    /// Sends the waiting records, as far as programs have room for them. Disconnects programs that have ended or for
+    /// which too many records wait, and returns their endpoints.
     pub(super) fn flush(&mut self) -> Vec<Spid> {
         let mut gone = Vec::new();
         for index in std::mem::take(&mut self.unsent) {
@@ -172,7 +172,7 @@ impl Clients {
         gone
     }
 
-    /// Closes the connection of an endpoint's program.
+    /// Closes the connection of an endpoint's program, and returns the endpoint; `None` if it has no connection.
     pub(super) fn expel(&mut self, spid: Spid) -> Option<Spid> {
         let index = *self.by_spid.get(&spid)?;
         self.drop_client(index)
@@ -195,14 +195,14 @@ impl Clients {
         Some(spid)
     }
 
-    /// Forgets the number of an endpoint's channel to another one, which no longer exists.
+    /// Forgets the number of the channel from `spid` to `other`, because the channel no longer exists.
     fn forget_number(&mut self, spid: Spid, other: Spid) {
         if let Some(client) = self.by_spid.get(&spid).and_then(|index| self.all.get_mut(*index)) {
             client.numbers.remove(&other);
         }
     }
 
-    /// Assigns a number to a new channel of an endpoint.
+    /// Assigns a number to the new channel from `spid` to `other`; 0 if `spid` has no connection.
     fn number(&mut self, spid: Spid, other: Spid) -> u32 {
         let Some(client) = self.by_spid.get(&spid).and_then(|index| self.all.get_mut(*index))
         else {

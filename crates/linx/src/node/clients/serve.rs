@@ -183,7 +183,8 @@ impl Node {
         true
     }
 
-    /// Serves a connection without an endpoint, which may open one or make a tool's request.
+    /// Handles a request on a connection without an endpoint: opens one, or does what a tool requests. Returns false
+    /// for any other request.
     fn serve_stranger(&mut self, index: usize, request: Request) -> bool {
         let client = &self.clients.all[index];
         let Credentials { pid, uid: user, .. } = client.credentials;

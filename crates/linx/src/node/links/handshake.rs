@@ -99,7 +99,7 @@ impl Node {
         Ok(())
     }
 
-    /// Returns the link that a dialling node refers to.
+    /// Returns the link that a dialling node refers to (created if necessary), or the reason why the node is refused.
     fn peer_for(&mut self, init: &Init) -> Result<usize, String> {
         if crate::check_name(&init.name).is_err() {
             return Err(format!("'{}' is not a valid name of a node", init.name));

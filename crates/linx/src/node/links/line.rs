@@ -171,7 +171,7 @@ impl Line {
         }
     }
 
-    /// Disables Nagle's algorithm and makes all calls non-blocking.
+    /// Disables Nagle's algorithm and makes all calls on a TCP socket non-blocking; a TIPC socket needs neither.
     pub(super) fn prepare(&self) -> Result<(), OsError> {
         match self {
             Line::Tcp(fd) => {

@@ -154,7 +154,7 @@ impl Links {
         self.peers.iter_mut().map(|(_, peer)| peer).find(|peer| peer.id == Some(id))
     }
 
-    /// Returns the link that a connection carries.
+    /// Returns the link that a connection carries; `None` if it is not known yet or not up.
     fn link_of(&self, wire: usize) -> Option<LinkId> {
         self.peers.get(self.wires.get(wire)?.peer?)?.id
     }
@@ -301,7 +301,7 @@ impl Node {
         !self.links.wires.iter().any(|(_, wire)| waits(wire))
     }
 
-    /// Whether no more signals should be sent over a link at the moment.
+    /// Whether no more signals should be sent over a link at the moment; true if the link is not up.
     pub(super) fn is_link_full(&self, id: LinkId) -> bool {
         let peer = self.links.peers.iter().find(|(_, peer)| peer.id == Some(id));
         peer.is_none_or(|(_, peer)| peer.session.is_full())

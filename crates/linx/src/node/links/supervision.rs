@@ -12,7 +12,8 @@ use crate::wire::link::Frame;
 const REDIAL: Duration = Duration::from_millis(100);
 
 impl Node {
-    /// Does what is due: dials, pings, and drops connections that do not answer.
+    /// Does what is due: listens again, dials, pings, drops connections that do not answer, and takes down links that
+    /// have been without a connection for too long.
     pub(in crate::node) fn supervise(&mut self) {
         if let Err(error) = self.reopen_listeners() {
             tracing::warn!("cannot listen again at a link address: {error}");

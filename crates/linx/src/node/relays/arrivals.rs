@@ -54,8 +54,9 @@ impl Relays {
         self.changed(index);
     }
 
-    /// Returns the place into which a piece must be read from a link: in the block of the piece's signal. `None` if the
-    /// signal has no block. The piece is checked when it is complete.
+    /// Returns the place into which a piece must be read from a link: in the block of the piece's signal. `None` for
+    /// the first piece, or if the signal has no block or the piece does not fit. The rest is checked when the piece is
+    /// complete.
     pub(in crate::node) fn land(
         &self,
         registry: &Registry,
@@ -157,7 +158,7 @@ impl Node {
 
     /// Adds a piece to its signal's block, and passes the block to the endpoint when the signal is complete. The peer
     /// gets credit for the piece immediately, whether or not the endpoint receives: the piece occupies only the
-    /// endpoint's pool.
+    /// endpoint's pool. Returns false if no correct peer would send the piece.
     fn collect(&mut self, index: usize, sender: Spid, piece: Body, out_of_band: bool) -> bool {
         let relay = &mut self.relays.all[index];
         let Some(gathering) = relay.gathered.get_mut(&sender) else { return false };
@@ -185,7 +186,7 @@ impl Node {
         true
     }
 
-    /// Writes as much as an endpoint has room for, and gives the senders credit for what was written.
+    /// Writes as much as an endpoint has room for, and gives the link's peer credit for the signals written.
     pub(super) fn write_relay(&mut self, index: usize) {
         let Some(relay) = self.relays.all.get_mut(index) else { return };
         let (endpoint, link) = (relay.endpoint, relay.link);

@@ -77,7 +77,7 @@ impl Node {
         self.relays.retry(link);
     }
 
-    /// Gives a link's peer credit to send more bytes to an endpoint.
+    /// Adds to the credit that a link's peer is owed for an endpoint, and sends it once it is a quarter of the window.
     pub(super) fn owe(&mut self, link: LinkId, to: Spid, bytes: u32) {
         if bytes == 0 {
             return;
