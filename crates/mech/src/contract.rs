@@ -140,7 +140,8 @@ pub trait Tx: Send + 'static {
         self.send(&scratch[..len], until)
     }
 
-    /// Sends everything collected for batching. After it returns, the peer will receive everything sent.
+    /// Sends everything that this half has accepted and still keeps. After it returns, the peer will receive everything
+    /// sent.
     fn flush(&mut self) -> Result<(), SendError> {
         Ok(())
     }
@@ -154,7 +155,7 @@ pub trait Tx: Send + 'static {
 /// The receiving half of a channel. A half belongs to one thread at a time; the two halves of an end can be in
 /// different threads.
 pub trait Rx: Send + 'static {
-    /// Receives what is available now; otherwise returns [`RecvError::Empty`].
+    /// Receives a message if it has arrived; otherwise returns [`RecvError::Empty`].
     ///
     /// From a mechanism with message boundaries, receives one message and returns its length. From a stream, fills the
     /// whole buffer or nothing: the bytes of a partially filled buffer are kept for the next call, which must request

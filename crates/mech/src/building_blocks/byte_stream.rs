@@ -19,7 +19,7 @@ pub trait ByteSink: Send + 'static {
     /// Whether blocking is a mode of the descriptor. Each change of that mode costs a system call.
     const SWITCHES_MODE: bool = false;
 
-    /// Writes some or all of the bytes and returns their number; EAGAIN if there is no room.
+    /// Writes some or all of the bytes and returns their number; with `nonblocking`, EAGAIN if there is no room.
     fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno>;
 
     /// Like `write`, but waits as requested. A sink whose kernel interface can wait by itself overrides this.
@@ -42,7 +42,7 @@ pub trait ByteSource: Send + 'static {
     /// Whether blocking is a mode of the descriptor. Each change of that mode costs a system call.
     const SWITCHES_MODE: bool = false;
 
-    /// Reads available bytes and returns their number; EAGAIN if there are none, 0 at the end.
+    /// Reads available bytes and returns their number, 0 at the end; with `nonblocking`, EAGAIN if there are none.
     fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno>;
 
     /// Like `read`, but waits as requested. A source whose kernel interface can wait by itself overrides this.
@@ -209,7 +209,7 @@ impl<S: ByteSink> Tx for StreamTx<S> {
 pub struct StreamRx<S> {
     source: S,
     wait: Wait,
-    /// The part of a message that had arrived when a receive timed out. The next call returns it first.
+    /// The part of a message that had arrived when a receive stopped waiting. The next call returns it first.
     held: Vec<u8>,
 }
 

@@ -12,7 +12,7 @@ use crate::{Deadline, Facts, OpenError, RecvError, Rx, SendError, Spec, Tx, Wait
 
 /// The sending side of a kernel message channel.
 pub trait MessageSink: Send + 'static {
-    /// Sends one whole message; EAGAIN if there is no room, EMSGSIZE if it can never fit.
+    /// Sends one whole message; EMSGSIZE if it can never fit. With `nonblocking`, EAGAIN if there is no room.
     fn send(&mut self, msg: &[u8], nonblocking: bool) -> Result<(), Errno>;
     /// The descriptor to poll when waiting with a deadline.
     fn fd(&self) -> BorrowedFd<'_>;
@@ -31,7 +31,7 @@ pub enum Received {
 
 /// The receiving side of a kernel message channel.
 pub trait MessageSource: Send + 'static {
-    /// Receives one message; EAGAIN if there is none.
+    /// Receives one message; with `nonblocking`, EAGAIN if there is none.
     fn recv(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<Received, Errno>;
     /// Whether a `recv` that may block spins by itself before it sleeps, for as long as the source was configured to.
     #[inline]

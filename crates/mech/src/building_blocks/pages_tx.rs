@@ -182,8 +182,8 @@ impl<P: Placing> PagesTx<P> {
         Ok(())
     }
 
-    /// Makes `fill` write at most `max` bytes and puts them into the pipe. If only some of them fit, the others are
-    /// kept.
+    /// Makes `fill` write `len` bytes, at most `max`, and puts them into the pipe. If only some of them fit, keeps the
+    /// others for the next call.
     #[inline]
     fn put(
         &mut self,

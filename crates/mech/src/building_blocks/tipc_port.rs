@@ -66,7 +66,7 @@ pub trait Tipc: 'static {
     /// the offer that identifies the service.
     fn publish(socket: &Self::Socket) -> Result<String, OpenError>;
 
-    /// Reads a service from the offer.
+    /// Reads the service that the offer has under `name`.
     fn offered(
         mechanism: &'static str,
         offer: &Offer,

@@ -100,7 +100,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads a message that could not be read from the sender's memory: if the sender has ended, from the memfd.
+    /// Reads from the memfd, once the sender has ended, a message that could not be read from the sender's memory. If
+    /// the sender does not end in time, returns the error `why`.
     #[cold]
     fn read_late(
         &self,

@@ -291,8 +291,8 @@ fn least_queue_limit(message_bytes: usize) -> u64 {
     2 * (message_bytes as u64 + 128)
 }
 
-/// Returns the command that raises RLIMIT_MSGQUEUE, given its value and maximum, so that two queues fit beside as much
-/// of this user's other queues.
+/// Returns the command that raises RLIMIT_MSGQUEUE, given its value and maximum, so that two queues fit beside other
+/// queues of this user that need as much.
 fn raising_queue_limit(message_bytes: usize, (_, maximum): (u64, u64)) -> String {
     let wanted = 2 * least_queue_limit(message_bytes);
     if wanted <= maximum {

@@ -82,7 +82,7 @@ impl Segments {
         [shm::page_len(), dimensions.capacity, dimensions.capacity]
     }
 
-    /// Creates and attaches the segments; none of them has a name afterwards.
+    /// Creates and attaches the segments, and removes their keys; they exist until the last process has detached them.
     fn create(dimensions: Dimensions) -> Result<(Segments, shm::Mapping), OpenError> {
         let mut leases = Vec::new();
         let mut make = |len| {

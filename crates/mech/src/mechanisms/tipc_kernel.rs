@@ -54,7 +54,7 @@ pub(super) fn publish(fd: &OwnedFd) -> Result<TipcAddress, OpenError> {
     Ok(service)
 }
 
-/// Reads the address from an offer.
+/// Reads the address that an offer has under `name`.
 pub(super) fn offered(
     mechanism: &'static str,
     offer: &Offer,

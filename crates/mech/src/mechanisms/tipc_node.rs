@@ -84,7 +84,7 @@ pub fn served_by() -> Option<u32> {
     Some(SERVED_BY.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
 }
 
-/// Returns the path of the node's socket; starts a node if necessary.
+/// Returns the path of the node's socket; starts a node if none is running and [`start_by`] has specified how.
 pub(super) fn node() -> Result<PathBuf, Error> {
     let path = default_path();
     let mut on_demand = on_demand();
@@ -130,7 +130,7 @@ pub(super) fn publish(socket: &NodeSocket) -> Result<String, OpenError> {
     Ok(own.port.to_string())
 }
 
-/// Reads a service from an offer.
+/// Reads the service that an offer has under `name`.
 pub(super) fn offered(
     mechanism: &'static str,
     offer: &Offer,

@@ -1,5 +1,5 @@
-//! The two memory fences that an end that sleeps and the end that wakes it need. Either both are full fences, or the
-//! end that sleeps bears the whole cost, with membarrier(2).
+//! Two memory fences: one of the end that sleeps, one of the end that wakes it. Either both are full fences, or the end
+//! that sleeps bears the whole cost, with membarrier(2).
 
 use crossway_ring::sync::{Ordering, fence};
 use crossway_sys::{OsError, futex};

@@ -25,7 +25,7 @@ pub use halves::{SysvRx, SysvTx};
 const MESSAGE: i64 = 1;
 const NOTE: i64 = 2;
 
-/// Number of random keys to try. Usually the first of 2^31 is free, unless the table of queues is full.
+/// Number of random keys to try until one is free. There are 2^31 keys, so the first one usually is.
 const KEYS_TO_TRY: usize = 16;
 
 /// The mechanism `sysv-mq`, svipc(7): two queues with random keys, one each way.
