@@ -154,10 +154,11 @@ pub fn find(name: &str) -> Result<Network, NetError> {
     })
 }
 
-/// Removes a network, whichever process holds it, and ends the processes on its hosts, after some time to clean up.
+/// Removes a network, whichever process holds it. The processes on its hosts have some time to clean up before they are
+/// killed.
 ///
 /// # Errors
-/// There is no such network.
+/// There is no such network, or privilege is missing.
 pub fn down(name: &str) -> Result<(), NetError> {
     check_privilege()?;
     let network = find(name)?;
@@ -228,7 +229,8 @@ pub(crate) fn check_privilege() -> Result<(), NetError> {
     if effective & NEEDED == NEEDED { Ok(()) } else { Err(NetError::NoPrivilege) }
 }
 
-/// Finds a free name, resolves the topology and records the network, before anything is created.
+/// Takes the topology's name or generates a free one, resolves the topology, and records the network before anything is
+/// created.
 fn claim(topology: &Topology) -> Result<Network, NetError> {
     let _claim = registry().claim()?;
     let there: Vec<String> = sweep()?.into_iter().map(|n| n.name).collect();

@@ -28,7 +28,8 @@ pub struct Network {
     pub switch: Option<String>,
     /// What loses, delays and duplicates frames.
     pub impaired_by: ImpairedBy,
-    /// Whether there are fewer CPUs than hosts, so that a host's CPU time includes that of other hosts.
+    /// Whether there are fewer CPUs than hosts, or the requested CPUs overlap, so that a host's CPU time includes that
+    /// of other hosts.
     pub cpus_shared: bool,
     /// Whether packets that arrive at a host are processed on the host's CPUs. This is not possible in a user
     /// namespace, where the soft interrupts for receiving run on the sender's CPUs.

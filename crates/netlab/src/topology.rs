@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{NetError, Rate};
 
-/// Maximum number of hosts in a network: the IPv4 addresses of one /24.
+/// Maximum number of hosts in a network, so that their IPv4 addresses fit into one /24.
 pub const MAX_HOSTS: usize = 250;
 
-/// Hosts on one shaped network. Two namespaces get a direct link, more hosts (or any guest) are connected by a switch.
+/// Hosts on one shaped network. Two namespaces get a direct link, unless Crossway's own switch impairs the frames; all
+/// other hosts are connected by a switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Topology {
     /// The network's name, which becomes part of its namespaces' names; `None`: a name is generated.
@@ -127,7 +128,8 @@ impl Topology {
         Topology { name: None, hosts, link }
     }
 
-    /// Whether the network is two namespaces, joined without a switch.
+    /// Whether the network consists of two namespaces. They are joined without a switch, unless Crossway's own switch
+    /// impairs the frames.
     pub fn is_direct(&self) -> bool {
         self.hosts.len() == 2 && self.hosts.iter().all(|h| h.kind == HostKind::Namespace)
     }

@@ -126,8 +126,8 @@ impl Activity {
     }
 }
 
-/// Whether a guest was idle while these samples were taken: it hardly used a CPU, and did not wait for one in most of
-/// them.
+/// Whether a guest was idle while these samples were taken: it hardly used a CPU, and waited for one in fewer than half
+/// of them.
 fn is_idle(samples: &[Activity]) -> bool {
     let [first, .., last] = samples else { return false };
     let used = last.seconds_since(*first);

@@ -22,8 +22,8 @@ use super::relay::{CountingReader, Place, Window, Wire, lock, pump, sink};
 use super::{LINE, MODULES_DIR, SETUP_VARIABLE};
 use crate::tool;
 
-/// The environment variable through which the second program, which serves the line, receives the facts that the first
-/// program found, or the reason why that program failed.
+/// The environment variables through which the second program, which serves the line, receives what the first program
+/// found out: the facts, or the reason why it failed.
 const FACTS_VARIABLE: &str = "CROSSWAY_GUEST_FACTS";
 const FAILED_VARIABLE: &str = "CROSSWAY_GUEST_FAILED";
 

@@ -311,7 +311,7 @@ fn serve_callers(
     });
 }
 
-/// Runs the command of one caller until it ends.
+/// Handles the request of one caller: ends the guest, reports that it is alive, or runs a command until it ends.
 fn serve_caller(
     caller: UnixStream,
     session: u32,
@@ -363,7 +363,8 @@ fn serve_caller(
     Ok(outcome)
 }
 
-/// Receives a length, that many bytes, and the descriptors attached to the first of them.
+/// Receives a length, to which descriptors may be attached, and then that many bytes. Returns the bytes and the
+/// descriptors.
 fn receive(mut caller: &UnixStream) -> Result<(Vec<u8>, Vec<OwnedFd>), String> {
     let mut length = [0; 4];
     let mut fds = Vec::new();

@@ -162,7 +162,7 @@ pub(crate) fn list() -> Result<Vec<GuestRecord>, NetError> {
     sweep()
 }
 
-/// Reserves the record's name, if it is free.
+/// Reserves the record's name; fails with [`NetError::Busy`] if it is not free.
 pub(crate) fn claim(record: &GuestRecord) -> Result<(), NetError> {
     let _claim: Claim = registry().claim()?;
     if let Some(other) = sweep()?.into_iter().find(|other| other.name == record.name) {
