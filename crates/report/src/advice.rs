@@ -199,8 +199,8 @@ fn variations(advice: &Advice) -> Vec<Variation> {
     advice.flips.iter().map(variation).collect()
 }
 
-/// Returns the candidates' bars with their intervals, on a logarithmic scale from a fifth of the smallest figure to the
-/// largest.
+/// Returns the candidates' bars with their intervals, on a logarithmic scale from a fifth of the lowest end of an
+/// interval to the highest end.
 fn bars(costs: &[(String, Figure)]) -> Vec<Bar> {
     let low = costs.iter().map(|(_, f)| f.low).fold(f64::INFINITY, f64::min) / 5.0;
     let high = costs.iter().map(|(_, f)| f.high).fold(0.0, f64::max);

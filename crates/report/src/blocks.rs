@@ -80,8 +80,8 @@ pub fn chosen_sizes(sizes: &[u64]) -> Vec<u64> {
     spread
 }
 
-/// Returns the blocks of the first `at_most` settings, and the number of settings left out. A sweep over all pairs of
-/// cores has thousands of settings.
+/// Returns the blocks of the first settings, until there are at least `at_most` blocks, and the number of settings left
+/// out. A sweep over all pairs of cores has thousands of settings.
 pub fn blocks(summary: &Summary, at_most: usize) -> (Vec<Block>, usize) {
     let mut blocks = Vec::new();
     for setting in 0..summary.settings.len() {
@@ -188,7 +188,7 @@ fn case_of<'a>(head: &str, cases: &[&'a Case]) -> Option<&'a Case> {
     cases.iter().copied().find(|c| metric.of(c).is_some())
 }
 
-/// Returns the cell of a mechanism in a column, and whether its case is degraded.
+/// Returns the cell of a mechanism in a column, and whether its case is degraded; `None` if there is no figure.
 fn shown(head: &str, cases: &[&Case]) -> Option<(Cell, bool)> {
     // Requests at a rate have round trips, too, but a table of their own.
     let timed = || {
@@ -350,7 +350,7 @@ fn marked(class: WaitClass) -> Option<&'static str> {
     (class != WaitClass::Blocking).then_some(class.name())
 }
 
-/// Makes the cell with the noise of the figures that were measured; it is sorted by the largest.
+/// Makes the cell with the noise of each figure that was measured. The largest noise determines the order of the rows.
 fn noise_cell(figures: [Option<Estimate>; 2]) -> Cell {
     let noises: Vec<f64> = figures.into_iter().flatten().filter_map(|f| f.noise()).collect();
     let texts: Vec<String> = noises.iter().map(|noise| three_digits(noise * 100.0)).collect();

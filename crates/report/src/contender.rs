@@ -62,7 +62,7 @@ pub struct Contender {
     pub mechanism: String,
     /// How the mechanism's ends wait.
     pub wait: Wait,
-    /// Whether the payload is copied or written and read in place.
+    /// Whether the payload is copied, or written and read in place.
     pub access: Access,
     /// The family; [`Family::Other`] if this version of Crossway does not have the mechanism.
     pub family: Family,

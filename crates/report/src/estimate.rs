@@ -45,7 +45,7 @@ impl Estimate {
     }
 
     /// Returns half the interval's width relative to the median, which is the noise of the figure. `None` with fewer
-    /// than five trials.
+    /// than five trials, or if the median is 0.
     pub fn noise(&self) -> Option<f64> {
         (self.has_interval() && self.value != 0.0)
             .then(|| (self.high - self.low) / 2.0 / self.value.abs())

@@ -25,7 +25,8 @@ pub struct Histograms {
 }
 
 impl Histograms {
-    /// Returns the histograms in a run's directory; `files` is the number of files that the records name.
+    /// Returns the histograms in a run's directory. They are not used if `files`, the number of files that the records
+    /// name, is 0 or too large.
     pub fn of_run(dir: &Path, files: usize) -> Histograms {
         Histograms { dir: (files > 0 && files <= FILES_MAX).then(|| dir.to_owned()) }
     }
@@ -40,8 +41,8 @@ impl Histograms {
         }
     }
 
-    /// Returns quantiles with their latency in nanoseconds, over the samples of all trials; `None` if a file cannot be
-    /// read.
+    /// Returns quantiles with their latency in nanoseconds, over the samples of all trials; `None` if there are none or
+    /// a file cannot be read.
     pub fn curve(&self, span: Span, files: &[String]) -> Option<Vec<(f64, f64)>> {
         let all = self.pooled(span, files)?;
         let steps = 0..=20 * POINTS_PER_NINE;
@@ -82,7 +83,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// `None` without samples.
+    /// Combines the histograms of several trials; `None` without samples.
     fn of(trials: &[Histogram<u64>]) -> Option<Distribution> {
         let trials: Vec<&Histogram<u64>> = trials.iter().filter(|t| !t.is_empty()).collect();
         let k = trials.len() as f64;
@@ -105,7 +106,7 @@ impl Distribution {
         (!shares.is_empty()).then_some(Distribution { n, effective, shares })
     }
 
-    /// Returns the latency at a quantile, nanoseconds; `None` if too few samples lie beyond it.
+    /// Returns the latency at a quantile, in nanoseconds; `None` if too few samples lie beyond it.
     pub fn value_at(&self, quantile: f64) -> Option<u64> {
         if self.effective * (1.0 - quantile) < SAMPLES_BEYOND - ROUNDING {
             return None;

@@ -352,7 +352,7 @@ fn settings_with(summary: &Summary, wanted: impl Fn(&Case) -> bool) -> Vec<usize
 }
 
 /// Rounds to five significant digits, which is more than the precision of any figure here and takes a third of the
-/// space that all digits would.
+/// space that all digits would. Infinities and NaN become 0.
 pub(crate) fn compact(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 0.0;

@@ -125,7 +125,8 @@ pub(super) fn fairness(summary: &Summary) -> Option<Chart> {
     })
 }
 
-/// Returns a sentence on the least fair case, if the shares in any case are clearly unequal.
+/// Returns a sentence on the least fair of the cases whose shares are clearly unequal, without degraded ones; `None` if
+/// there is no such case.
 fn unfair(summary: &Summary) -> Option<String> {
     let worst = summary
         .cases
