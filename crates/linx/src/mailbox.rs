@@ -184,7 +184,7 @@ impl Mailbox {
         Some(item.signal)
     }
 
-    /// Takes the first signal that the filter accepts.
+    /// Takes the first signal that the filter accepts; `None` if there is none.
     #[inline]
     pub(crate) fn take(&mut self, filter: &Filter<'_>) -> Option<Signal> {
         let at = self.queue.iter().position(|item| filter.takes(&item.signal))?;

@@ -175,7 +175,7 @@ impl EndpointInfo {
 /// Lists all endpoints and links of the node in this directory.
 ///
 /// # Errors
-/// [`Error::NoNode`], [`Error::NotPermitted`], [`Error::NodeGone`], [`Error::Protocol`].
+/// [`Error::NoNode`], [`Error::NotPermitted`], [`Error::NodeGone`], [`Error::Protocol`], [`Error::Os`].
 pub fn list(dir: &Path) -> Result<Vec<EndpointInfo>, Error> {
     let mut control = Control::connect(dir)?;
     control.say(&Request::List { version: VERSION })?;

@@ -256,7 +256,8 @@ impl Place {
         Place { near, far, short, address, _beacons, _nodes: [of_near, of_far, of_short], dir }
     }
 
-    /// Kills a victim once and checks the consequences.
+    /// Kills a victim once and checks the consequences. Returns the number of signals that the first witness has
+    /// received.
     fn kill(&self, number: u64, chance: &mut Chance) -> u32 {
         let act = ACTS[(number % 6) as usize];
         let transport = match act {

@@ -54,8 +54,8 @@ pub(super) struct Directory {
 
 impl Directory {
     /// Locks the directory for this node ([`Error::Limit`] if another node serves there), and listens in it. If the
-    /// directory does not exist, creates it with the permissions `mode` and this group; an existing directory keeps its
-    /// own.
+    /// directory does not exist, creates it with the permissions `mode` and with `group`; an existing directory keeps
+    /// its own.
     pub(super) fn take(path: &Path, mode: u32, group: Option<u32>) -> Result<Directory, Error> {
         let failed = |call, error| Error::Os(OsError::new(call, path.display(), error));
         // Prevents access before the directory has its group.

@@ -305,7 +305,7 @@ impl Node {
         }
     }
 
-    /// Returns the next instant at which something must be done even if there is no event.
+    /// Returns the next instant at which something must be done even if there is no event; `None` if there is none.
     fn next_instant(&self) -> Option<Instant> {
         [self.clients.next_instant(), self.links.next_instant()].into_iter().flatten().min()
     }

@@ -75,8 +75,7 @@ struct Relay {
 }
 
 impl Relay {
-    /// Holds a signal or piece that the endpoint has sent until it can be passed on; fails if it passes an invalid
-    /// reference.
+    /// Holds a signal or piece that the endpoint has sent until it can be passed on; fails for an invalid reference.
     fn hold(&mut self, header: Header, piece: Body) -> Result<(), &'static str> {
         let rest = if header.flags & BY_REFERENCE == 0 {
             Rest::Piece(piece)

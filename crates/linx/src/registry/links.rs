@@ -57,7 +57,7 @@ impl Registry {
         }
     }
 
-    /// Returns a link that is up, by its id.
+    /// Returns the link with this id; `None` if it is not up.
     pub(crate) fn link(&self, link: LinkId) -> Option<&Link> {
         self.links.get(&link)
     }

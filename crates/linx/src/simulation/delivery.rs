@@ -115,7 +115,7 @@ impl World {
     }
 
     /// Follows a path of link names from `node`, over links that are up; returns the node reached and the last name in
-    /// the path.
+    /// the path, or `None` if a link is not up.
     fn leads_to(&self, mut node: usize, path: &str) -> Option<(usize, String)> {
         let mut names: Vec<&str> = path.split('/').collect();
         let last = names.pop()?;

@@ -61,7 +61,7 @@ impl Trace {
     /// # Errors
     /// [`Error::NotPermitted`] unless the caller is root, the node's user or a member of its group; [`Error::Limit`] if
     /// a trace is already running, or this process has no descriptors left; [`Error::NoNode`], [`Error::NodeGone`],
-    /// [`Error::Protocol`].
+    /// [`Error::Protocol`], [`Error::Os`].
     pub fn start(dir: &Path, payload: usize) -> Result<Trace, Error> {
         let mut trace = Self::on(Control::connect(dir)?, payload)?;
         trace.before.extend(crate::list(dir)?.into_iter().map(|info| {

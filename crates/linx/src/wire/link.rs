@@ -133,7 +133,8 @@ impl Frame {
         }
     }
 
-    /// Returns sender, receiver, size and flags from the head of a frame with a piece of a signal.
+    /// Returns sender, receiver, size and flags from the head of a frame with a piece of a signal; `None` for another
+    /// head.
     pub(crate) fn data_head(head: &[u8]) -> Option<(Spid, Spid, u32, u8)> {
         if head.len() != DATA_HEAD {
             return None;

@@ -66,8 +66,8 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Creates the state without connections. A process other than the node's own gets at most `descriptors / 2` of
-    /// them.
+    /// Creates the state without connections. A process other than the node's own gets at most `descriptors / 2`
+    /// connections.
     pub(super) fn new(descriptors: u64) -> Result<Self, OsError> {
         Ok(Clients {
             all: Slab::new(),

@@ -104,7 +104,7 @@ impl LinkListener {
         }
     }
 
-    /// Returns the address, with the port that the system chose.
+    /// Returns the address, with the port that the system chose; `None` if that cannot be found out.
     pub(super) fn address(&self) -> Option<LinkAddress> {
         match self {
             LinkListener::Tcp(fd) => {
