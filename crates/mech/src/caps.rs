@@ -30,7 +30,7 @@ pub enum Order {
 pub enum Reliability {
     /// A message arrives, or one of the ends gets an error.
     Reliable,
-    /// A full receiver silently drops messages (UDP).
+    /// A full receiver drops messages (UDP) or rejects them (TIPC without connections).
     Lossy,
 }
 

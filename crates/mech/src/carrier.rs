@@ -151,8 +151,8 @@ mod tests {
     use super::*;
     use crate::registry;
 
-    /// Tests that every mechanism is in a family other than [`Family::Other`], for legends and colours. Only `cma`,
-    /// which reads another process's memory, is in that family.
+    /// Tests that every mechanism has a family for legends and colours. Only `cma`, which reads another process's
+    /// memory, is in [`Family::Other`].
     #[test]
     fn every_mechanism_has_a_family() {
         for entry in registry::ALL {

@@ -25,7 +25,7 @@ pub struct Entry {
     pub carrier: Carrier,
     /// The capabilities of the mechanism.
     pub caps: fn() -> Caps,
-    /// How to raise the mechanism's largest message here ([`Mechanism::remedy_for_size`]).
+    /// How to raise the limit of the mechanism's message size on this machine ([`Mechanism::remedy_for_size`]).
     pub remedy_for_size: fn(usize) -> Option<String>,
     /// Tests whether the mechanism works here.
     pub probe: fn() -> Probe,
@@ -108,7 +108,7 @@ macro_rules! for_every_mechanism {
 
 for_every_mechanism!(registry);
 
-/// Finds a mechanism by its id.
+/// Finds a mechanism by its id; `None` if there is no such mechanism.
 pub fn find(id: &str) -> Option<&'static Entry> {
     ALL.iter().find(|e| e.id == id)
 }

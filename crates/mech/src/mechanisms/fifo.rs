@@ -1,7 +1,7 @@
 //! Named pipes: two FIFOs in the run's private directory, one each way.
 //!
 //! Several connecting ends may send to one listening end. Their messages arrive intact if they are not larger than
-//! PIPE_BUF (4096 bytes). A message from the listening end is then read by any one of them.
+//! PIPE_BUF (4096 bytes). A message from the listening end is read by only one of them, no matter which.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};

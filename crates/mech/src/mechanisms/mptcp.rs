@@ -2,7 +2,7 @@
 //!
 //! For up to a minute, the kernel continues to accept and discard data that is sent to an end that has closed properly:
 //! only a receiver notices the close. A sender here therefore gets an error as soon as its own receiving half has
-//! reached the end of the stream. An end that never receives notices the close late.
+//! reached the end of the stream. If an end never receives, it notices the close late.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 

@@ -162,8 +162,8 @@ impl<D: Delaying> MessageSink for SocketHalf<OneToOne<D>> {
     }
 }
 
-/// Whether an errno means that the association has ended. ESRCH means this because the association may end while a call
-/// waits.
+/// Whether an errno means that the association has ended. ESRCH is among them, because the association may end while a
+/// call waits.
 fn is_the_end(errno: Errno) -> bool {
     matches!(errno, Errno::PIPE | Errno::CONNRESET | Errno::SHUTDOWN | Errno::NOTCONN | Errno::SRCH)
 }
@@ -172,7 +172,7 @@ fn is_the_end(errno: Errno) -> bool {
 #[derive(Debug)]
 pub struct SctpSource<D> {
     half: SocketHalf<OneToOne<D>>,
-    /// The pieces that have been received of an incomplete message.
+    /// The pieces of an incomplete message that have been received.
     parts: Vec<u8>,
 }
 

@@ -8,7 +8,7 @@
 //! The kernel limits the total number of queued signals of a user's processes (`RLIMIT_SIGPENDING`). A sender that
 //! reaches the limit gets EAGAIN, and is not notified when there is room again. So the receiver grants credits: each
 //! time it has taken half a window of messages, it queues one signal to the sender. The receiver passes its pidfd in
-//! the offer and is addressed by it, because a process ID may be reused, and the signal would kill an unrelated
+//! the offer and is addressed by it, because a process ID may be reused, and the signal would then kill an unrelated
 //! process. Signals do not reveal that the peer has closed or died. Each half therefore holds one end of a lifeline,
 //! and has a thread that sleeps on it ([`peer_watch`]) and queues a note to its own process.
 //!
