@@ -15,8 +15,8 @@ use crate::{Host, HostKind, Link, NetError, Network, Offloads, tool};
 /// checksum).
 const ETHERNET_HEADER_BYTES: u64 = 14;
 
-/// Number of hosts set up at the same time: most of the time is spent starting tools and waiting for the kernel's
-/// network lock.
+/// Maximum number of hosts set up at the same time. Each set-up mostly starts tools and waits for the kernel's network
+/// lock.
 const WORKERS: usize = 4;
 
 /// Index of the interface at one end of a link; the other end gets the next number. They must differ: where the indices

@@ -96,7 +96,7 @@ impl Lab {
         self.network.host(name)
     }
 
-    /// Counts of the frames so far, if Crossway's own switch impairs them.
+    /// Counts of the frames so far; `None` unless Crossway's own switch impairs them.
     pub fn impairment_counts(&self) -> Option<ImpairmentCounts> {
         self.switch.as_ref().map(switch::Running::counts)
     }
@@ -114,7 +114,7 @@ impl Drop for Lab {
 /// Lists the existing networks, after removing those whose owner was killed.
 ///
 /// # Errors
-/// A file that describes a network cannot be read.
+/// The list cannot be locked. A network whose file cannot be read is only logged and left out.
 pub fn list() -> Result<Vec<Network>, NetError> {
     if registry().names().is_empty() {
         return Ok(Vec::new());
@@ -126,7 +126,7 @@ pub fn list() -> Result<Vec<Network>, NetError> {
 /// Removes the networks and guests of killed processes, and the leased objects of this user's dead runs.
 ///
 /// # Errors
-/// A file that describes a network or a guest cannot be read.
+/// A list cannot be locked, or the dead runs cannot be looked up.
 pub fn remove_abandoned() -> Result<(), NetError> {
     list()?;
     // The keepers of guests on a network were killed together with it.

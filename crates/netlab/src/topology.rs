@@ -45,8 +45,8 @@ pub enum HostKind {
 /// The link of a host. Each direction is shaped independently.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Link {
-    /// Rate in each direction, counting Ethernet frames without preamble and checksum (14 bytes of header); `None`:
-    /// unshaped.
+    /// Rate in each direction. Ethernet frames count with their header (14 bytes), but without preamble and checksum;
+    /// `None`: unshaped.
     pub rate: Option<Rate>,
     /// Largest IP packet in bytes.
     pub mtu_bytes: u32,

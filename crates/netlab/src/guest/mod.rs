@@ -252,10 +252,10 @@ impl Drop for Guest {
     }
 }
 
-/// Lists the running guests.
+/// Lists the guests that are running or starting.
 ///
 /// # Errors
-/// The record of a guest cannot be read.
+/// The list cannot be locked. A guest whose record cannot be read is only logged and left out.
 pub fn list_guests() -> Result<Vec<GuestRecord>, NetError> {
     record::list()
 }

@@ -153,7 +153,7 @@ pub(crate) fn remove_abandoned() -> Result<(), NetError> {
     list().map(drop)
 }
 
-/// Lists the running guests.
+/// Lists the guests that are running or starting, after removing the remains of the others.
 pub(crate) fn list() -> Result<Vec<GuestRecord>, NetError> {
     if registry().names().is_empty() {
         return Ok(Vec::new());
