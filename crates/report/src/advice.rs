@@ -95,7 +95,7 @@ pub const AMONG_EQUALS: &str = "Among equals, a candidate that meets all its goa
 pub const NO_CONFIDENCE: &str = "No confidence is stated, because the choice is the only candidate that was measured \
     to the end and misses no requirement";
 
-/// How far the candidates among which a choice is made were measured, as a rule.
+/// How far the candidates among which the choice is made were measured, unless an early stage has dropped them.
 const TO_THE_END: &str = "measured to the end";
 
 /// Describes the candidate with which the choice was compared: the best of all, or of those that were measured to the

@@ -43,8 +43,7 @@ pub struct AnswerRow {
 /// The summary table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Answers {
-    /// The name of the setting, in brackets after a space, which is appended to the caption; empty if the run has no
-    /// setting.
+    /// The end of the caption: a space and the name of the setting in brackets; empty if the run has no setting.
     #[serde(rename = "where")]
     pub place: String,
     /// The column groups, one per wait class.

@@ -182,7 +182,7 @@ fn metric(head: &str) -> Option<Metric> {
     }
 }
 
-/// Returns the case that the figure of a column comes from.
+/// Returns the case that the figure of a column comes from; `None` if there is none.
 fn case_of<'a>(head: &str, cases: &[&'a Case]) -> Option<&'a Case> {
     let metric = metric(head)?;
     cases.iter().copied().find(|c| metric.of(c).is_some())

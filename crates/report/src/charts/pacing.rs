@@ -17,7 +17,7 @@ fn rate(workload: Workload, size: u64) -> Option<f64> {
     }
 }
 
-/// Returns the CPU share of the busiest kind of role.
+/// Returns the CPU share of the busiest kind of role; `None` if no share was measured.
 fn busiest(case: &Case) -> Option<Estimate> {
     case.role_shares.iter().map(|r| r.share).max_by(|a, b| a.value.total_cmp(&b.value))
 }
