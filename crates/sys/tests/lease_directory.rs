@@ -1,11 +1,11 @@
-//! Tests the directory of a process's leases, which exists while the process holds a lease, or as long as its run. The
-//! test has a process of its own, because there is one directory per process.
+//! Tests the directory of a process's leases: it exists while the process holds a lease and, once a run has begun,
+//! until the run ends. The test has a process of its own, because there is one directory per process.
 
 use std::path::PathBuf;
 
 use crossway_sys::lease::{self, Lease, Resource, Run};
 
-/// This process's directory; returning it creates it.
+/// Returns this process's directory, and creates it.
 fn directory() -> PathBuf {
     lease::fresh_path("test").unwrap().parent().unwrap().to_owned()
 }

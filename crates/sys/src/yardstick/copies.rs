@@ -26,19 +26,19 @@ pub enum Copies {
 pub struct CopyPlan {
     /// How many times the payload is copied.
     pub copies: Copies,
-    /// Size of a message in bytes: a multiple of 64, at least 64.
+    /// Size of a message in bytes: at least 64, rounded down to a multiple of 64.
     pub message_bytes: usize,
     /// Capacity of the ring in bytes: rounded down to whole messages, at least two.
     pub ring_bytes: usize,
-    /// Messages are published when this many bytes are ready (at least one message).
+    /// Messages are published when this many bytes are ready: at least one message, at most half of the ring.
     pub hand_over_bytes: usize,
     /// Size in bytes of the memory that the sender sends from; it should be larger than its private caches.
     pub working_set_bytes: usize,
-    /// Number of messages measured, after a tenth as many for warm-up.
+    /// Number of messages after the warm-up, which has a tenth as many.
     pub messages: usize,
 }
 
-/// Memory aligned to pages and zeroed, so that its pages are resident before the clock starts.
+/// Memory aligned to pages. Each page is written to, so that it is resident before the clock starts.
 struct Pages {
     start: NonNull<u8>,
     layout: Layout,
@@ -117,7 +117,8 @@ fn adder() -> fn(&[[u64; 8]]) -> u64 {
 /// The 64-byte lines that start at `start`.
 ///
 /// # Safety
-/// `bytes` from `start`, a multiple of 64 and aligned to 8, are readable and not written while the slice lives.
+/// `start` is aligned to 8, `bytes` is a multiple of 64, and this memory is readable and not written while the slice
+/// lives.
 unsafe fn lines<'a>(start: *const u8, bytes: usize) -> &'a [[u64; 8]] {
     // SAFETY: guaranteed by the caller; every bit pattern is a u64.
     unsafe { std::slice::from_raw_parts(start.cast(), bytes / 64) }
@@ -245,7 +246,7 @@ pub fn copy_run(cpus: (u32, u32), plan: &CopyPlan) -> Result<CopyTime, OsError> 
     Ok(time)
 }
 
-/// Copies `bytes`; small sizes without a function call.
+/// Copies `bytes` bytes; if these are 64, 128 or 256, without a function call.
 ///
 /// # Safety
 /// As [`std::ptr::copy_nonoverlapping`].
