@@ -1,6 +1,7 @@
 /* TIPC sockets over the kernel's AF_TIPC or a tipcd. Link with -lcrossway_tipc (pkg-config crossway-tipc).
  *
- * Every call returns 0, a number of bytes, or a negative errno (the same as with AF_TIPC). No call raises SIGPIPE.
+ * Every call that can fail returns 0, a number of bytes or a descriptor, or else a negative errno (the same as with
+ * AF_TIPC). No call raises SIGPIPE.
  * timeout_ms: a negative value waits for ever, 0 does not wait (-EAGAIN, -EINPROGRESS).
  *
  * ABI: programs are linked against libcrossway_tipc.so.0. This number is incremented when a structure, a constant or a
@@ -78,7 +79,7 @@ typedef struct ctipc_socket ctipc_socket;
 /* The argument path of ctipc_open is NULL (the kernel's TIPC if there is one, otherwise the tipcd at the default
  * path), "kernel" (only the kernel's TIPC), or the path of a tipcd's socket. */
 /* PROTOTYPES */
-/* Opens a socket of this kind and stores it in `*out`. */
+/* Opens a socket of kind `kind` and stores it in `*out`. */
 int ctipc_open(int kind, const char *path, ctipc_socket **out);
 /* Returns the reason why the last `ctipc_open` of this thread failed; valid until this thread's next `ctipc_open`. */
 const char *ctipc_error(void);

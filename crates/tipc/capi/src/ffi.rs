@@ -40,7 +40,7 @@ unsafe fn socket<'a>(pointer: *const CtipcSocket) -> Result<&'a Socket, Errno> {
     unsafe { pointer.as_ref() }.map(|s| &s.0).ok_or(Errno::BADF)
 }
 
-/// Opens a socket of this kind and stores it in `*out`.
+/// Opens a socket of kind `kind` and stores it in `*out`.
 ///
 /// # Safety
 /// `path` is NULL or a NUL-terminated string; `out` is writable.
@@ -314,7 +314,7 @@ pub unsafe extern "C" fn ctipc_getpeername(s: *const CtipcSocket, out: *mut Ctip
     unsafe { name(s, out, Socket::peer_address) }
 }
 
-/// Writes the address of the socket that `ask` returns to `out`.
+/// Writes the socket address that `ask` returns to `*out`.
 ///
 /// # Safety
 /// `s` is NULL or a socket; `out` is NULL or writable.

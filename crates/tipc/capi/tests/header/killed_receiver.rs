@@ -1,5 +1,5 @@
-//! Tests of a program that shares its socket with a child, and is killed while it waits in a receive call. It waits for
-//! a bell (a wake-up by the sender), which only that call would have received.
+//! Tests a program that shares its socket with a child and is killed in a receive call, while it waits for a bell (a
+//! wake-up by the sender) that only this call would have received.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
