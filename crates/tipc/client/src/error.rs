@@ -60,7 +60,7 @@ pub enum Error {
         /// The reason, if the tipcd gave one.
         why: Option<Refusal>,
     },
-    /// The tipcd has ended, or has violated the protocol.
+    /// The tipcd has ended, does not answer, or has violated the protocol.
     #[error("the tipcd at {} {what}: start it again and open a new socket", .path.display())]
     DaemonGone {
         /// Path of the tipcd's socket.

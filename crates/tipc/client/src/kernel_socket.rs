@@ -42,7 +42,7 @@ impl KernelSocket {
     /// Opens a socket.
     ///
     /// # Errors
-    /// [`Error::NoKernelTipc`].
+    /// [`Error::NoKernelTipc`]; [`Error::Os`] if the call fails for another reason.
     pub fn open(kind: SocketKind) -> Result<Self, Error> {
         let unix = match kind {
             SocketKind::Stream => SocketType::Stream,
@@ -110,7 +110,7 @@ impl KernelSocket {
         self.await_connection(patience)
     }
 
-    /// Waits for the answer to a connection request, at most for the connection timeout.
+    /// Waits for the answer to a connection request, at most for the connection timeout and while patience lasts.
     fn await_connection(&self, patience: Patience) -> Result<(), Errno> {
         let timeout = Duration::from_millis(
             self.option_by_number(SocketOption::ConnectTimeout.number())?.into(),

@@ -7,8 +7,8 @@ use crossway_sys::poll::{Interest, wait_ready};
 
 use crate::Patience;
 
-/// Repeats an operation until it succeeds or patience runs out (EAGAIN). The argument of `attempt` is true if the
-/// operation must not block. Without a deadline, calls `attempt` once.
+/// Repeats an operation that fails with EAGAIN until the deadline of `patience` has passed; without a deadline, calls
+/// `attempt` once. The argument of `attempt` is true if the operation must not block.
 #[inline]
 pub(crate) fn patiently<T>(
     fd: impl AsFd,

@@ -23,7 +23,7 @@ pub enum Backend {
     /// The kernel's if there is one, otherwise the `tipcd` at the default path.
     #[default]
     Automatic,
-    /// The kernel's TIPC, by sockets of AF_TIPC.
+    /// The kernel's TIPC, through AF_TIPC sockets.
     Kernel,
     /// The `tipcd` that listens at this path.
     Node(PathBuf),
@@ -194,13 +194,13 @@ impl Socket {
         either!(self, s => s.send(payload, to, patience))
     }
 
-    /// Receives a message, or the available data of a stream, and returns its length in bytes. Returns 0 at the end of
-    /// a connection that the peer shut down, for a message that this socket sent and that was returned, and for a
-    /// report that a member joined or left the group (use [`Socket::recv_message`] to distinguish these).
+    /// Receives a message, or the available data of a stream, and returns the number of bytes in `buf`. Returns 0 at
+    /// the end of a connection that the peer shut down, for a message that this socket sent and that was returned, and
+    /// for a report that a member joined or left the group (use [`Socket::recv_message`] to distinguish these).
     ///
     /// # Errors
-    /// ENOTCONN, ECONNRESET if the peer or its node was lost, EAGAIN if nothing arrived in time, EINVAL for an empty
-    /// buffer.
+    /// ENOTCONN if the socket was never connected or this end has shut the connection down, ECONNRESET if the peer or
+    /// its node was lost, EAGAIN if nothing arrived in time, EINVAL for an empty buffer.
     #[inline]
     pub fn recv(&self, buf: &mut [u8], patience: Patience) -> Result<usize, Errno> {
         either!(self, s => s.recv(buf, patience))
@@ -222,7 +222,8 @@ impl Socket {
     /// Like [`Socket::recv_message`], but leaves the message in the queue.
     ///
     /// # Errors
-    /// The errors of [`Socket::recv_message`].
+    /// The errors of [`Socket::recv_message`]; EPROTO for a kind of record that this version does not know, which
+    /// receiving would skip.
     pub fn peek(&self, buf: &mut [u8], patience: Patience) -> Result<Message, Errno> {
         match self {
             Self::Kernel(s) => s.recv_message(buf, patience, true),

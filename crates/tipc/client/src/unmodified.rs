@@ -46,7 +46,7 @@ pub enum CannotRun {
         /// Program as given by the caller.
         program: PathBuf,
     },
-    /// The program exists but cannot be read.
+    /// The program exists but cannot be read, for a reason other than missing permission.
     #[error("cannot read {}: {source}", .path.display())]
     Unreadable {
         /// Path of the program.
@@ -154,7 +154,8 @@ fn find(name: &OsStr) -> Result<PathBuf, CannotRun> {
     found.ok_or_else(|| CannotRun::NotFound { program: PathBuf::from(name) })
 }
 
-/// Checks that the loader will load the library into a program.
+/// Checks that the loader will load the library into a program; for a script, into its interpreter. A file that this
+/// user may not read passes.
 fn check(path: &Path, scripts_left: usize) -> Result<(), CannotRun> {
     let unreadable = |source| CannotRun::Unreadable { path: path.to_owned(), source };
     let file = match File::open(path) {
@@ -216,7 +217,8 @@ struct Elf {
 }
 
 impl Elf {
-    /// Reads the headers of a file. Returns `None` if it is not an ELF file with the host's byte order.
+    /// Reads the headers of a file. Returns `None` if it is not an ELF file, or if its headers are invalid when read as
+    /// little-endian.
     fn read(file: &File, start: &[u8]) -> Option<Self> {
         const WIDE: u8 = 2;
         const INTERPRETER: u32 = 3;

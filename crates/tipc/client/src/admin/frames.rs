@@ -126,10 +126,10 @@ impl Frames {
         Self { fd, buffer: vec![0; HEADER_LEN + FRAME_LEN_MAX] }
     }
 
-    /// Returns the next frame, or `None` if none is available yet.
+    /// Returns the next frame; `None` if none is available yet, or if its record is invalid.
     ///
     /// # Errors
-    /// [`Errno::PIPE`] if the tipcd has ended.
+    /// [`Errno::PIPE`] if the tipcd has ended, otherwise the [`Errno`] of recv.
     pub fn try_next(&mut self) -> Result<Option<TracedFrame>, Errno> {
         match socket::recv(&self.fd, &mut self.buffer, true) {
             Ok(0) => Err(Errno::PIPE),
@@ -139,8 +139,8 @@ impl Frames {
         }
     }
 
-    /// Waits for a frame, at most until `until`, or without a limit if that is `None`. Returns false if no frame
-    /// arrived.
+    /// Waits for a frame or the end of the tipcd, at most until `until`, or without a limit if that is `None`. Returns
+    /// false if neither came.
     ///
     /// # Errors
     /// The [`Errno`] of poll.

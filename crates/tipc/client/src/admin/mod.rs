@@ -172,7 +172,7 @@ pub enum Outcome {
 /// Why an order failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// The tipcd cannot be reached.
+    /// Connecting to the tipcd failed.
     #[error(transparent)]
     Client(#[from] Error),
     /// The user is not authorised.

@@ -101,7 +101,7 @@ impl Control {
         sent
     }
 
-    /// Returns the answer to an earlier request, if it arrives by `until`.
+    /// Returns the answer to an earlier request; `None` if it does not arrive by `until`.
     pub(super) fn fetch(&mut self, claim: Claim, until: Instant) -> Option<Result<Answer, Errno>> {
         if self.owed == Some(claim) {
             match wait_ready(&self.fd, Interest::Readable, Some(until)) {

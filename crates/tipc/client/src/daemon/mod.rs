@@ -25,7 +25,7 @@ pub(crate) use control::{Answer, Claim};
 /// Environment variable that holds the path of a tipcd's socket.
 pub const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
 
-/// The default path of a tipcd's socket, for clients and for the tipcd itself: `$TIPCD_SOCKET` if that is set.
+/// The default path of a tipcd's socket, for clients and for the tipcd itself: `$TIPCD_SOCKET` if that is not empty.
 /// Otherwise `tipcd.sock` in `$XDG_RUNTIME_DIR`, if that file exists, or if `/run/tipcd.sock` does not exist and this
 /// user does not own `/run`. In all other cases `/run/tipcd.sock`.
 pub fn default_path() -> PathBuf {
@@ -65,7 +65,8 @@ fn daemons() -> MutexGuard<'static, HashMap<PathBuf, Arc<Daemon>>> {
 }
 
 impl Daemon {
-    /// Returns this process's connection to the tipcd at `path`; connects if there is none yet.
+    /// Returns this process's connection to the tipcd at `path`; connects if there is none, or if the tipcd has closed
+    /// it.
     pub(crate) fn at(path: &Path) -> Result<Arc<Self>, Error> {
         let mut daemons = daemons();
         if let Some(daemon) = daemons.get(path)
@@ -150,7 +151,8 @@ impl Daemon {
         self.epochs.load(index)
     }
 
-    /// Sends a request and waits for the answer. Returns the tipcd's errno if that is not 0.
+    /// Sends a request and waits for the answer. Fails with the tipcd's errno if that is not 0, and with ENETDOWN if
+    /// there is no answer.
     pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Answer, Errno> {
         if self.pid != std::process::id() {
             // After a fork, use the child's own connection; it refers to the parent's sockets by their tokens.
@@ -172,7 +174,8 @@ impl Daemon {
         Ok(control.ask_later(&request.encode(), claim))
     }
 
-    /// Returns the answer to a request sent with [`Daemon::ask_later`], if it arrives by `until`.
+    /// Returns the answer to a request sent with [`Daemon::ask_later`]; `None` if it does not arrive by `until`, or if
+    /// another thread uses the connection now.
     pub(crate) fn fetch(&self, claim: Claim, until: Instant) -> Option<Result<Answer, Errno>> {
         if self.pid != std::process::id() {
             return Some(Err(Errno::OPNOTSUPP));

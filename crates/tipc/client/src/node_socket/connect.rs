@@ -48,7 +48,7 @@ impl NodeSocket {
     ///
     /// # Errors
     /// EINVAL if the socket does not listen, EOPNOTSUPP for connectionless kinds, EAGAIN if no connection arrived in
-    /// time.
+    /// time, ENETDOWN if the tipcd has ended.
     pub fn accept(&self, patience: Patience) -> Result<(Self, SocketAddress), Errno> {
         if !self.kind.is_connected_kind() {
             return Err(Errno::OPNOTSUPP);

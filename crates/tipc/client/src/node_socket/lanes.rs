@@ -189,8 +189,8 @@ pub(super) fn fill(place: &mut [u8], header: &[u8], payload: &[u8]) {
 }
 
 impl NodeSocket {
-    /// Number of times this process slept until there was room in the lane, and number of times it woke the tipcd; for
-    /// tests and diagnostics.
+    /// Number of times this process slept until there was room in the lane, and number of times it woke the tipcd;
+    /// `None` if it does not have the sending end. For tests and diagnostics.
     #[doc(hidden)]
     pub fn lane_sleeps_and_wakes(&self) -> Option<(u64, u64)> {
         let up = self.lanes()?.up.as_ref()?;
@@ -202,7 +202,8 @@ impl NodeSocket {
         self.daemon.word(self.opened.slot, slot::SENT)
     }
 
-    /// Whether the lane may be used now: everything that was sent through the descriptor has been read from it.
+    /// Whether the lane may be used now: everything that was sent through the descriptor has been read from it, and the
+    /// tipcd has not stopped the lane.
     #[inline]
     fn may_use(&self, lanes: &Lanes) -> bool {
         let sent = self.sent().load(Ordering::SeqCst);
@@ -303,7 +304,7 @@ impl NodeSocket {
         Ok(self.is_going_on()?.then_some(end))
     }
 
-    /// Whether the tipcd and the connection still exist, so that there may be room later.
+    /// Whether the tipcd still exists, so that there may be room later; EPIPE if the connection has ended.
     fn is_going_on(&self) -> Result<bool, Errno> {
         if self.kind.is_connected_kind() && self.state().phase != Phase::Connected {
             return Err(Errno::PIPE);

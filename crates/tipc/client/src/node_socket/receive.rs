@@ -39,13 +39,13 @@ impl Came {
 }
 
 impl NodeSocket {
-    /// Receives a message, or the available data of a stream, and returns its length in bytes. Returns 0 at the end of
-    /// a connection that the peer shut down, for a message that this socket sent and that was returned, and for a
-    /// report that a member joined or left the group (use [`NodeSocket::recv_message`] to distinguish these).
+    /// Receives a message, or the available data of a stream, and returns the number of bytes in `buf`. Returns 0 at
+    /// the end of a connection that the peer shut down, for a message that this socket sent and that was returned, and
+    /// for a report that a member joined or left the group (use [`NodeSocket::recv_message`] to distinguish these).
     ///
     /// # Errors
-    /// ENOTCONN, ECONNRESET if the peer or its node was lost, EAGAIN if nothing arrived in time, EINVAL for an empty
-    /// buffer.
+    /// ENOTCONN if the socket was never connected or this end has shut the connection down, ECONNRESET if the peer or
+    /// its node was lost, EAGAIN if nothing arrived in time, EINVAL for an empty buffer or a listening socket.
     #[inline]
     pub fn recv(&self, buf: &mut [u8], patience: Patience) -> Result<usize, Errno> {
         let message = self.recv_message(buf, patience)?;
@@ -195,13 +195,13 @@ impl NodeSocket {
         }
     }
 
-    /// Returns the number of threads that wait for the descriptor to become readable.
+    /// Returns the word that counts the threads waiting for the descriptor to become readable.
     pub(super) fn waiters(&self) -> &AtomicU64 {
         self.daemon.word(self.opened.slot, slot::WAITERS)
     }
 
-    /// Reads the descriptor once. Returns `None` for a kind of record that this version does not know, and ECONNRESET
-    /// at the end.
+    /// Reads the descriptor once. Returns `None` for a kind of record that this version does not know (EPROTO if it
+    /// only peeks), and ECONNRESET at the end.
     #[inline]
     fn read(&self, buf: &mut [u8], nonblocking: bool, peek: bool) -> Result<Option<Came>, Errno> {
         if self.kind == SocketKind::Stream {
@@ -283,7 +283,8 @@ impl NodeSocket {
         }
     }
 
-    /// Returns the event that follows the last message: the end of the connection.
+    /// Returns the event that follows the last message: the end of the connection. Fails with ENETDOWN for
+    /// connectionless kinds, whose descriptor ends only with the tipcd.
     #[cold]
     fn end(&self) -> Result<Message, Errno> {
         if !self.kind.is_connected_kind() {
@@ -316,7 +317,8 @@ struct Wait {
 }
 
 impl Wait {
-    /// Sleeps until the descriptor polls readable or the time is over. Returns EAGAIN if the time was already over.
+    /// Sleeps until the descriptor polls readable or the time is over. Returns EAGAIN if the time was already over, or
+    /// if the descriptor's own time limit has passed.
     fn until_readable(&mut self, socket: &NodeSocket) -> Result<(), Errno> {
         if self.is_own {
             let waiters = socket.waiters();

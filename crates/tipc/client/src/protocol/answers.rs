@@ -66,7 +66,7 @@ impl Welcome {
         answer.u32(self.slots).u32(self.node).u32(self.lane_after).finish()
     }
 
-    /// Decodes the answer from what follows the errno.
+    /// Decodes the answer from what follows the errno; `None` if that is invalid.
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
         let version = u16::try_from(r.u32()?).ok()?;
         Some(Self { version, slots: r.u32()?, node: r.u32()?, lane_after: r.u32()? })
@@ -79,7 +79,7 @@ impl Opened {
         Writer::answer(0).u64(self.token).u32(self.slot).finish()
     }
 
-    /// Decodes the answer from what follows the errno, or from an offer's payload.
+    /// Decodes the answer from what follows the errno, or from an offer's payload; `None` if that is invalid.
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
         Some(Self { token: r.u64()?, slot: r.u32()? })
     }
@@ -100,7 +100,7 @@ impl Adopted {
         answer.u32(self.kind as u32).u32(self.slots).finish()
     }
 
-    /// Decodes the answer from what follows the errno.
+    /// Decodes the answer from what follows the errno; `None` if that is invalid.
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
         let opened = Opened::decode(r)?;
         Some(Self { opened, kind: SocketKind::from_number(r.u32()?)?, slots: r.u32()? })
@@ -113,7 +113,7 @@ impl Granted {
         Writer::answer(0).u32(self.ring_bytes).u32(self.sends.into()).finish()
     }
 
-    /// Decodes the answer from what follows the errno.
+    /// Decodes the answer from what follows the errno; `None` if that is invalid.
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
         Some(Self { ring_bytes: r.u32()?, sends: r.u32()? != 0 })
     }
@@ -134,7 +134,7 @@ impl SocketReport {
             .finish()
     }
 
-    /// Decodes the answer from what follows the errno.
+    /// Decodes the answer from what follows the errno; `None` if that is invalid.
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
         let local = SocketAddress { port: r.u32()?, node: r.u32()? };
         let has_peer = r.u32()? != 0;

@@ -11,7 +11,7 @@ use crate::address::ENCODED_LEN;
 /// Maximum length in bytes of a request or answer: the length of a connection request with a message of maximum length.
 pub const LEN_MAX: usize = super::MESSAGE_LEN_MAX + 64;
 
-/// The first four bytes of every hello.
+/// The first field of every hello, after the request's number.
 pub const MAGIC: u32 = 0x4357_5450;
 
 /// The errno EPROTO: the two ends use different versions of the protocol.
@@ -144,13 +144,13 @@ pub enum Request<'a> {
     },
     /// Adopts a socket, whose data descriptor is passed with the request. Any process that holds such a descriptor may
     /// use the socket, no matter how it got the descriptor. Answered with [`Adopted`] and the descriptor of the shared
-    /// memory with the socket's slot; EBADF if it is not a socket of this tipcd.
+    /// memory with the socket's slot; EBADF if it is not a socket of this tipcd, EOPNOTSUPP if it has lanes.
     Adopt,
     /// Switches a socket to receiving through its lane: the data descriptor gets a bell ([`crossway_ring::doorbell`])
     /// after its current contents, and from then on only bells. For a direct lane, the answer is [`Granted`] and the
     /// descriptor of the lane's memory; otherwise it has no fields. Repeating the request has no effect and gets the
     /// same answer. EAGAIN if a thread is reading the descriptor ([`super::slot::READERS`]) or the descriptor has no
-    /// room, EOPNOTSUPP if the socket has no lanes.
+    /// room, EOPNOTSUPP if the socket has no lanes or its connection has ended.
     LaneDown {
         /// Token of the socket.
         token: u64,

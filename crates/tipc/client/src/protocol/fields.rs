@@ -76,17 +76,17 @@ impl<'a> Reader<'a> {
         Some(*first)
     }
 
-    /// Reads the next 32-bit integer.
+    /// Reads the next 32-bit integer; `None` if too few bytes are left.
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_ne_bytes)
     }
 
-    /// Reads the next 64-bit integer.
+    /// Reads the next 64-bit integer; `None` if too few bytes are left.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_ne_bytes)
     }
 
-    /// Reads a record's header.
+    /// Reads the bytes of a record's header; `None` if too few are left.
     pub fn header(&mut self) -> Option<[u8; super::record::HEADER_LEN]> {
         self.array()
     }

@@ -111,7 +111,7 @@ impl std::fmt::Debug for LaneMemory {
 }
 
 impl LaneMemory {
-    /// The dimensions of a memory with rings of about this size in bytes.
+    /// The dimensions of a memory with two rings of about `ring_bytes` bytes each.
     pub fn dimensions(ring_bytes: usize) -> Dimensions {
         Dimensions::choose(RECORD_LEN_MAX, Some(ring_bytes))
     }
