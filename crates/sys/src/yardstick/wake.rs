@@ -19,12 +19,12 @@ pub enum WakeKind {
 
 /// Pauses up to this length are spent spinning, as a busy program would; during longer ones both sides sleep.
 const SPIN_UP_TO: Duration = Duration::from_micros(200);
-/// How often a sleeper checks for a failure in case it is never woken (which cannot happen with correct calls).
+/// Time after which a thread in FUTEX_WAIT checks for a failure although nothing has woken it.
 const LOOK_AROUND: Duration = Duration::from_millis(500);
 
-/// Measures the nanoseconds from before the waking call to the sleeper's first instruction, for each of `samples`
-/// wake-ups. The sleeper sleeps on `cpus.1` for `idle` before each; the waker runs on `cpus.0`. On a busy machine it
-/// returns the wake-ups completed within [`GIVE_UP_AFTER`](super::GIVE_UP_AFTER).
+/// Measures the nanoseconds from just before the waking call to the sleeper's first instruction, for each of `samples`
+/// wake-ups. The sleeper sleeps on `cpus.1` for `idle` before each; the waker runs on `cpus.0`. On a busy machine,
+/// returns only the wake-ups completed within [`GIVE_UP_AFTER`](super::GIVE_UP_AFTER).
 ///
 /// # Errors
 /// A CPU cannot be used, a call fails, or not one wake-up was completed.
