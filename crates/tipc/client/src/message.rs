@@ -83,8 +83,8 @@ pub struct Message {
     pub event: Event,
     /// Number of bytes in the caller's buffer.
     pub len: usize,
-    /// Length in bytes of the whole message, if the back end reports it. A `tipcd` always does; with the kernel, this
-    /// equals `len`.
+    /// Length in bytes of the whole message if it came from a `tipcd`. The kernel does not report it; this is then the
+    /// same as `len`.
     pub full_len: usize,
     /// Whether the message was longer than the buffer. The rest is lost, unless the call only peeks.
     pub truncated: bool,

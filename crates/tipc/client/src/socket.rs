@@ -20,7 +20,7 @@ use crate::protocol::control::SocketKind;
 /// Which implementation of TIPC a socket uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// The kernel's if there is one, otherwise the `tipcd` at the default path.
+    /// The kernel's TIPC if there is one, otherwise the `tipcd` at the default path.
     #[default]
     Automatic,
     /// The kernel's TIPC, through AF_TIPC sockets.

@@ -345,9 +345,9 @@ pub struct MonitoredBearerView {
     pub table_generation: u32,
     /// Number of nodes on the medium, including this one.
     pub cluster_size: usize,
-    /// Number of nodes in this node's domain: those after this node in the ring, which it monitors itself.
+    /// Number of nodes in this node's domain: the next nodes in the ring, which this node monitors itself.
     pub domain_size: usize,
-    /// Whether nodes monitor each other along a ring.
+    /// Whether nodes monitor each other along a ring; if not, each monitors all others.
     pub active: bool,
     /// The nodes in ring order, this node first.
     pub nodes: Vec<MonitoredView>,
@@ -364,8 +364,8 @@ pub struct MonitoredView {
     pub direct: bool,
     /// Generation of the node's domain record; 0 if the node has sent none.
     pub generation: u16,
-    /// The first members of the node's domain, true for each member that the node reports as up. The list ends before
-    /// the first member that does not follow the node at the same place in this node's ring.
+    /// For each of the first members of the node's domain, whether the node reports the member as up. Covers the
+    /// members up to the first that does not follow the node at the same place in this node's ring.
     pub applied: Vec<bool>,
     /// The remaining members of the node's domain: the address of each member, in hexadecimal, and whether the node
     /// reports the member as up.

@@ -62,7 +62,7 @@ pub(super) enum Found {
 /// What a receive call already knows when it takes a turn at the ring.
 #[derive(Clone, Copy)]
 pub(super) struct Before {
-    /// The count of consumed bells after the last turn, if the descriptor polled readable after that.
+    /// If the descriptor has polled readable since the last turn: the number of bells that had been consumed by then.
     pub(super) polled: Option<u32>,
     pub(super) woken: Woken,
     /// Whether to check for the end of the connection although the call has not waited.

@@ -21,9 +21,9 @@ pub(super) enum Woken {
 }
 
 impl NodeSocket {
-    /// Makes receive calls that block ([`Patience::Forever`]) spin for up to this time before they sleep, if messages
-    /// arrive through a lane. The limit is rounded down to whole microseconds. A message that arrives while a call
-    /// spins costs neither its sender nor its receiver a system call.
+    /// Makes blocking receive calls ([`Patience::Forever`]) spin for up to `limit` before they sleep, if messages
+    /// arrive through a lane. `limit` is rounded down to whole microseconds. A message that arrives while a call spins
+    /// costs neither its sender nor its receiver a system call.
     ///
     /// A spinning call occupies a CPU; on a machine with one CPU it only delays the sender. While it spins, it does not
     /// notice the end of the connection, O_NONBLOCK or SO_RCVTIMEO. Use this only for sockets that one process uses: if
@@ -33,8 +33,8 @@ impl NodeSocket {
         self.spin_us.store(us, Ordering::Relaxed);
     }
 
-    /// Whether receive calls that block spin at present: the program has set a limit ([`set_spin`](Self::set_spin)),
-    /// and messages arrive through a lane.
+    /// Whether blocking receive calls spin at present: the program has set a limit ([`set_spin`](Self::set_spin)), and
+    /// messages arrive through a lane.
     #[inline]
     pub fn is_spin_set(&self) -> bool {
         self.spin_us() > 0 && self.is_down_lane_on()
