@@ -97,7 +97,7 @@ fn rate(mut a: impl Channel, mut b: impl Channel, limit: Duration) -> f64 {
     receiver.join().expect("the receiver does not panic")
 }
 
-/// Measures the round trip in microseconds.
+/// Measures the mean round trip in microseconds.
 fn round_trip(mut a: impl Channel, mut b: impl Channel, limit: Duration) -> f64 {
     let echo = std::thread::spawn(move || {
         let mut message = [0; SIZE];

@@ -94,7 +94,8 @@ pub fn run_tipcd(options: &TipcdOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns a descriptor that becomes readable when the first signal that ends a tipcd arrives.
+/// Returns a descriptor that becomes readable when the first signal that ends a tipcd arrives. Also prevents SIGXFSZ
+/// from killing the process.
 fn catch_signals() -> anyhow::Result<UnixStream> {
     let (signalled, signal) = UnixStream::pair()?;
     signalled.set_nonblocking(true)?;

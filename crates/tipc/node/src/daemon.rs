@@ -76,7 +76,7 @@ impl Daemon {
     /// Creates a daemon from a node with its bearers enabled and a service.
     ///
     /// # Errors
-    /// [`RunnerError::Os`] if epoll fails.
+    /// [`RunnerError::Os`] if epoll or eventfd fails.
     pub fn new(runner: Runner, service: Service) -> Result<Self, RunnerError> {
         service.watch(runner.epoll())?;
         let jobs = BearerJobs::new()?;
@@ -102,7 +102,7 @@ impl Daemon {
         &self.programs.service
     }
 
-    /// Returns a link's name as shown to an operator.
+    /// Returns a link's name as shown to an operator; `None` if there is no such link.
     pub(crate) fn link_name(&mut self, peer: NodeAddr, bearer: BearerId) -> Option<String> {
         admin::link_name(&mut self.runner, peer, bearer)
     }

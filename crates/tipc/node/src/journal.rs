@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Maximum number of lines in the writer's queue.
 const WAITING_MAX: usize = 256;
 
-/// Length of the maximum burst, in seconds of the average rate.
+/// Maximum burst: as many lines as the average rate allows in this number of seconds.
 const BURST_SECONDS: u32 = 10;
 
 /// How long [`Journal::end`] waits for a reader that does not read.

@@ -223,7 +223,7 @@ impl<G: Guard> Runner<G> {
         self.bearers.iter()
     }
 
-    /// Returns a bearer by its number.
+    /// Returns a bearer by its number; `None` if it is not enabled.
     pub(crate) fn bearer(&mut self, id: BearerId) -> Option<&mut Bearer> {
         self.bearers.iter_mut().find(|b| b.id == id).map(|b| &mut b.bearer)
     }

@@ -29,7 +29,7 @@ const fn station(addr: &MediaAddr) -> Station {
     }
 }
 
-/// Returns the unspecified address of the same family.
+/// Returns the unspecified address of the family of `like`, with port 0.
 const fn unknown(like: IpAddr) -> SocketAddr {
     match like {
         IpAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),

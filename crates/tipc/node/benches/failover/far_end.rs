@@ -49,7 +49,7 @@ fn nanoseconds(at: SystemTime) -> u64 {
     at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
-/// Sends a query to the guest and returns the answer.
+/// Sends a query, with the instant `at`, to the far end and returns the answer.
 pub(crate) fn ask(socket: &Socket, what: Question, at: u64) -> anyhow::Result<u64> {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&(what as u64).to_ne_bytes());

@@ -132,7 +132,7 @@ fn told(mut figures: Vec<f64>) -> String {
     }
 }
 
-/// Cuts the two media in turn, in every way, and prints a line of the table for each way.
+/// Cuts the two media in turn, `cuts` times in each way, and prints a line of the table for each way.
 fn measure(mut site: impl Site, tolerance: Duration, cuts: usize) {
     for how in [Cut::Device, Cut::Carrier, Cut::Silence] {
         let mut found = Found::default();

@@ -18,7 +18,7 @@ pub(crate) enum Place {
     Loss01,
     /// Like [`Place::Link100`], with one frame in a hundred lost in each direction.
     Loss1,
-    /// Like [`Place::Loss01`], with a guest that runs its kernel's TIPC as the second host.
+    /// Like [`Place::Loss01`], but the second host is a guest that uses its kernel's TIPC.
     LossGuest01,
     /// Like [`Place::Loss1`], with the guest of [`Place::LossGuest01`].
     LossGuest1,
@@ -140,13 +140,14 @@ pub(crate) struct Case {
     pub(crate) ours: Carrier,
     pub(crate) theirs: Carrier,
     pub(crate) by: By,
-    /// Minimum or maximum for the figure; `None` if it is only shown for information.
+    /// Minimum for the figure if higher is better ([`By::grows`]), otherwise maximum; `None` if it is only shown for
+    /// information.
     pub(crate) target: Option<f64>,
 }
 
 impl Case {
-    /// The duration of a trial. Rare losses require longer measurements, and so does the CPU time of a link that leaves
-    /// the CPUs mostly idle.
+    /// How long a trial measures: `asked`, or four times as long on a slow or lossy link. Losses are rare, and a slow
+    /// link leaves the CPUs mostly idle, so that their busy time takes longer to measure.
     pub(crate) fn measured(&self, asked: Duration) -> Duration {
         let longer = self.place == Place::Link100 || self.place.loss() > 0.0;
         if longer { asked * 4 } else { asked }

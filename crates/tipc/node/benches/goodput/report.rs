@@ -55,7 +55,8 @@ impl Row {
         median(self.pairs.iter().map(|(_, theirs)| of(theirs)).collect())
     }
 
-    /// The values that are compared with the target, one per pair: the ratio, or our share of the link's rate.
+    /// The values that are compared with the target, one per pair, in ascending order: the ratio, or our share of the
+    /// link's rate.
     fn results(&self) -> Vec<f64> {
         let result = |(ours, theirs): &(Found, Found)| match self.case.by {
             By::ShareOfRate => self.figure(ours),

@@ -102,7 +102,7 @@ pub(crate) struct Found {
     pub(crate) seconds: f64,
     /// CPU time of the whole machine in nanoseconds, or of the guest if the guest measures.
     pub(crate) cpu_ns: u64,
-    /// Median of the round trip in nanoseconds. Like `p99_ns`, only set for round trips.
+    /// Median round trip in nanoseconds. Like `p99_ns`, 0 for a flow.
     pub(crate) p50_ns: f64,
     pub(crate) p99_ns: f64,
 }
@@ -134,7 +134,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Receives a message, or available stream data. Returns its length and, if there is no connection, the sender.
+    /// Receives a message, or available stream data. Returns its length and, for TIPC, the sender.
     fn recv(&mut self, buf: &mut [u8]) -> anyhow::Result<(usize, Option<SocketAddress>)> {
         match self {
             Self::Tipc { socket, .. } => loop {
@@ -301,7 +301,7 @@ impl Role {
         }
     }
 
-    /// Receives a message of full size, even from a stream.
+    /// Receives a message of full size, even from a stream. Returns the sender, for TIPC.
     fn whole(
         &self,
         channel: &mut Channel,
@@ -361,7 +361,7 @@ impl Role {
     }
 }
 
-/// The CPU time of the whole machine since an earlier reading.
+/// The CPU time in nanoseconds that the whole machine has used since `then`, a reading made at `begin`.
 fn busy_ns(begin: Instant, then: &HostCpu) -> anyhow::Result<u64> {
     let passed = HostCpu::now()?.since(then);
     let all = begin.elapsed().as_nanos() as u64 * passed.per_cpu.len() as u64;

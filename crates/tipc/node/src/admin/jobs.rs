@@ -148,7 +148,8 @@ impl BearerJobs {
         self.waiting.push_back((place, Change::Disable { name }));
     }
 
-    /// Advances the requests as far as possible without waiting. Returns the connections to answer, with the answers.
+    /// Advances the requests without waiting until one is finished, and returns the connection to answer, with the
+    /// answer; call it until it returns `None`. Then either a thread is at work, or no request is left.
     pub(crate) fn advance(
         &mut self,
         runner: &mut Runner,

@@ -114,7 +114,7 @@ pub(crate) fn name_of_link(node: &Node, peer: &PeerReport, link: &LinkReport) ->
     format!("{own}:{interface}-{}:{theirs}", peer.id)
 }
 
-/// Returns the name of the link to a peer over a bearer.
+/// Returns the name of the link to a peer over a bearer; `None` if there is no such link.
 pub(crate) fn link_name(runner: &mut Runner, peer: NodeAddr, bearer: BearerId) -> Option<String> {
     let node = &*runner.node();
     let peer = node.peers().find(|p| p.addr == peer)?;

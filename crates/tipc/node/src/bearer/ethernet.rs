@@ -66,7 +66,7 @@ impl EthernetBearer {
     }
 
     /// Writes a frame to a station into the ring from which [`EthernetBearer::launch`] sends. Returns false if there is
-    /// no room.
+    /// no such ring or it has no room.
     pub(super) fn put(&mut self, station: [u8; 6], frame: &[u8]) -> bool {
         let header = self.socket.header_to(station);
         self.out.as_mut().is_some_and(|ring| ring.put(&header, frame).is_ok())

@@ -98,7 +98,8 @@ pub enum Bearer {
 }
 
 impl Bearer {
-    /// Opens the bearer described by `spec` for a network, and requests socket buffers of this size in bytes.
+    /// Opens the bearer described by `spec`, and requests `socket_bytes` bytes for each of its socket buffers.
+    /// `network` determines a UDP bearer's multicast group.
     ///
     /// # Errors
     /// [`BearerOpenError`] gives the reason.
@@ -187,9 +188,9 @@ impl Bearer {
         [own].into_iter().chain(group)
     }
 
-    /// The descriptor that becomes readable when [`Bearer::device_change`] may return a change; `None` for media
-    /// without device notifications. UDP bearers have none because the system chooses the device for each packet; a
-    /// kernel's UDP bearer is not notified either.
+    /// The descriptor that becomes readable when [`Bearer::device_change`] may return a change; `None` for media and
+    /// systems without device notifications. UDP bearers have none because the system chooses the device for each
+    /// packet; a kernel's UDP bearer is not notified either.
     pub(crate) fn watch(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Udp(_) => None,

@@ -24,7 +24,7 @@ pub(crate) trait Companion<G> {
     fn rest(&mut self) -> bool;
     /// Handles a ready descriptor.
     fn handle_ready(&mut self, cx: &mut Context<'_>, token: Token, ready: &Ready);
-    /// Called once after all ready descriptors of a turn have been handled.
+    /// Processes what the ready descriptors of a turn have brought; called once, after all of them have been handled.
     fn read_ready(&mut self, cx: &mut Context<'_>);
     /// Handles everything that is due.
     fn handle_timeout(&mut self, cx: &mut Context<'_>);

@@ -35,7 +35,8 @@ impl<G: Guard> Runner<G> {
         Ok(())
     }
 
-    /// The earliest time at which frames must be fetched from a bearer that does not wake the loop.
+    /// The earliest time at which frames must be fetched from a bearer that does not wake the loop; `None` if all wake
+    /// it.
     pub(super) fn next_fetch(&self) -> Option<Nanos> {
         self.bearers.iter().filter_map(|b| b.pace.next()).min()
     }

@@ -70,7 +70,8 @@ impl Client {
         Ok(theirs)
     }
 
-    /// Returns the descriptor of the shared memory, to be passed to another program, and its number of slots.
+    /// Returns a duplicate of the descriptor of the shared memory, to be passed to another program, and the number of
+    /// slots; `None` if there is no memory yet or no free descriptor.
     pub(super) fn share_region(&self) -> Option<(OwnedFd, u32)> {
         let (_, fd) = self.region.as_ref()?;
         Some((fd.try_clone().ok()?, self.slots))
@@ -111,7 +112,7 @@ impl Client {
         self.store(slot, slot::STATE, state.encode());
     }
 
-    /// Reads a word of a slot that the program writes. It may hold any value, so the caller must check it.
+    /// Reads a word that the program writes in a slot. It may hold any value, so the caller must check it.
     pub(super) fn load(&self, slot: u32, word: usize) -> u64 {
         self.region.as_ref().map_or(0, |(region, _)| {
             region.word(slot as usize * slot::WORDS + word).load(Ordering::Acquire)

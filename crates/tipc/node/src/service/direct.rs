@@ -51,7 +51,7 @@ enum Producer {
     None,
     /// This program has the sending end. `words` are in the memory of the sending socket's lanes.
     Program { client: Place, words: OutletWords },
-    /// The program that had the sending end has closed the socket or died.
+    /// No program has or can get the sending end any more: the sending socket was closed, or its program died.
     Ended,
 }
 
@@ -197,14 +197,14 @@ impl Local {
 }
 
 impl Service {
-    /// Returns the connection's other end if it is a socket of this service.
+    /// Returns the connection's other end if it is a socket of this service and direct lanes are enabled.
     fn peer_of(&self, place: Place) -> Option<(Place, &Local)> {
         let local = self.sockets.get(place).filter(|l| matches!(l.phase, Phase::Connected))?;
         let peer = local.peer?;
         Some((peer, self.sockets.get(peer)?))
     }
 
-    /// Checks whether both ends of a new connection are sockets of this service; if so, records this at both.
+    /// If direct lanes are enabled and both ends of a new connection are sockets of this service, records this at both.
     pub(super) fn note_local(&mut self, node: &Node, place: Place) {
         let port = self.sockets.get(place).and_then(|local| local.port);
         let report = port.and_then(|port| node.socket_report(port).ok());
@@ -224,7 +224,7 @@ impl Service {
     }
 
     /// Creates the ring of a direct lane for a socket whose program wants to receive through a lane. Returns `None` if
-    /// the other end of the connection is not a socket of this service.
+    /// the other end of the connection is not a socket of this service, or direct lanes are disabled.
     pub(super) fn make_direct(&self, place: Place) -> Result<Option<Direct>, Errno> {
         let Some((sender, _)) = self.peer_of(place) else { return Ok(None) };
         let write_len = self.sockets.get(sender).map_or(0, |local| local.write_len);
@@ -372,8 +372,8 @@ impl Service {
         }
     }
 
-    /// Shuts down the service's end of a socket's descriptor pair. Closing it would not be enough, because the peer's
-    /// program holds a duplicate of it.
+    /// Shuts down the service's end of a socket's descriptor pair if the peer's program holds a duplicate of it,
+    /// because closing it would then not be enough.
     pub(super) fn end_descriptor(epoll: &crossway_sys::epoll::Epoll, local: &Local) {
         if local.direct().is_some_and(|direct| !matches!(direct.producer, Producer::None)) {
             let _ = epoll.remove(local.fd.as_fd());

@@ -174,7 +174,7 @@ impl Local {
         unread.unwrap_or_default().into_iter().map(|(_, unread)| unread)
     }
 
-    /// Moves messages taken from the node to the lane, as far as there is room.
+    /// Moves messages taken from the node to the lane. Returns EAGAIN if there is no room for the rest.
     pub(super) fn write_lane(&mut self) -> Result<(), Errno> {
         let Self { out, out_sent, kind, down: Some(down), .. } = self else { return Ok(()) };
         down.note_taken();

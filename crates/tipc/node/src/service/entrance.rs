@@ -102,7 +102,8 @@ impl Service {
         self.in_kept_places.len() < self.limits.operators
     }
 
-    /// Returns the reason if a program's request must be refused regardless of its content.
+    /// Returns the reason if a program's request must be refused because connections or descriptors are exhausted. If a
+    /// program on a reserved connection needs a normal one and one has become free, gives it that.
     pub(super) fn refusal(&mut self, place: Place, request: &Request<'_>) -> Option<Refusal> {
         let client = self.clients.get(place)?;
         let program = client.credentials;

@@ -188,7 +188,7 @@ impl Service {
         self.note_taken(place, (len - padding) as u64);
     }
 
-    /// Sends waiting data.
+    /// Sends waiting data. When none is left, does what was postponed: removes the socket, shuts it down, or reads on.
     pub(super) fn retry(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         if local.stalled.is_empty() {
@@ -259,7 +259,7 @@ pub(super) fn destination(address: &[u8; SEND_HEADER_LEN]) -> Option<Option<Addr
     }
 }
 
-/// Sends stream bytes; those that cannot be sent are held.
+/// Sends stream bytes; those for which there is no room are held.
 pub(super) fn send_bytes(now: Nanos, node: &mut Node, local: &mut Local, bytes: &[u8]) {
     // On a socket that is not connected, stream data has no meaning.
     let (Phase::Connected, Some(port)) = (&local.phase, local.port) else { return };

@@ -39,7 +39,7 @@ impl Service {
     }
 
     /// Keeps a socket whose program no longer exists, or wants to shut the connection down, until all data has been
-    /// sent.
+    /// sent or the time limit has passed.
     pub(super) fn start_linger(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         if local.lingers.is_some() {
@@ -62,7 +62,7 @@ impl Service {
         self.lingers.insert((*before, place.index, place.generation));
     }
 
-    /// Ends lingering when nothing is left to send.
+    /// Ends the lingering of a socket that has nothing left to send.
     pub(super) fn stop_linger(&mut self, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         if let Some(until) = local.lingers.take() {
@@ -95,8 +95,8 @@ impl Service {
         socket::shutdown_send(&local.fd);
     }
 
-    /// Gives up on lingering sockets that have not been able to send anything for too long. Their peers did not receive
-    /// all data, and get a reset.
+    /// Checks the direct lanes that are due, and gives up on lingering sockets that have not been able to send anything
+    /// for too long. Their peers did not receive all data, and get a reset.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
         self.retry_rings(cx);
         while let Some(&(at, index, generation)) = self.lingers.first()

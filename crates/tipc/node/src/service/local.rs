@@ -183,7 +183,7 @@ impl Local {
     }
 
     /// Returns the number of messages that have left the node and that the program has not read, and their length in
-    /// bytes. For a stream, counts only what has not been written to its descriptor.
+    /// bytes. For a stream, counts only what has not been written to its descriptor or lane.
     pub(super) fn waiting(&self) -> (usize, usize) {
         let unread = self.unread.iter().chain(self.unread_in_lane());
         let unread: Vec<usize> = unread.map(|message| message.bytes).collect();

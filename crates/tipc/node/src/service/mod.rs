@@ -199,7 +199,7 @@ impl Service {
         !self.ready.is_empty()
     }
 
-    /// When [`Service::handle_timeout`] must be called.
+    /// The time at which [`Service::handle_timeout`] must be called; `None` if there is nothing to wait for.
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         let lingers = self.lingers.first().map(|(at, ..)| *at);
         lingers.into_iter().chain(self.blocked.poll_timeout()).min()

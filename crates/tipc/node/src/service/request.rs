@@ -227,7 +227,7 @@ impl Service {
     }
 
     /// Answers a program that has got a socket from another program and sends the socket's descriptor to learn the
-    /// socket's token.
+    /// socket's token. Returns `None` if the program has not sent a hello.
     fn adopt(&mut self, client: Place, fds: &[OwnedFd]) -> Option<Answer> {
         if !self.clients.get(client)?.is_greeted() {
             return None;

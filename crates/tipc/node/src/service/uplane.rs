@@ -105,8 +105,8 @@ impl Service {
         busy
     }
 
-    /// Records that this much has been read from a socket's descriptor and passed on, in bytes for a stream, otherwise
-    /// in messages.
+    /// Records that `count` messages, or bytes of a stream, have been read from a socket's descriptor and passed on.
+    /// Stops the socket's lane if some program does not count what it writes to the descriptor.
     pub(super) fn note_taken(&mut self, place: Place, count: u64) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         local.taken += count;

@@ -36,8 +36,8 @@ fn blocked<'a, T>(socket: &NodeSocket, thread: ScopedJoinHandle<'a, T>) -> Scope
     thread
 }
 
-/// Returns sites with connections. The second end of the first connection receives through a direct lane; the second
-/// end of the second connection receives through a lane that tipcd fills.
+/// Returns two sites, each with the two ends of a connection. The second end receives through a lane: at the first site
+/// a direct lane, at the second a lane that tipcd fills.
 fn pairs(kind: SocketKind) -> [(Site, NodeSocket, NodeSocket); 2] {
     let by_peer = direct::site();
     let (client, server) = direct::pair(&by_peer, kind);

@@ -37,7 +37,7 @@ fn number(refusal: Refusal) -> Option<i32> {
     Some(refusal.errno().raw_os_error())
 }
 
-/// Runs this test program as another process of this user, with the given job. Returns its output.
+/// Runs this test program as a process of the user `uid` that does the given job. Returns its output.
 fn as_another(site: &Site, job: &str, uid: u32) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["exhaustion::as_another_process_this_one_does_its_job", "--exact", "--nocapture"])
@@ -164,7 +164,7 @@ fn a_user_has_a_share_and_the_next_one_finds_room() {
     until("a free place", || of(1001).contains("opened"));
 }
 
-/// Starts a process of this user that occupies a connection, and waits until the process has connected.
+/// Starts a process of the user `uid` that occupies a connection, and waits until the process has connected.
 fn holder(site: &Site, uid: u32) -> std::process::Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["exhaustion::as_a_holder_this_process_stays", "--exact", "--nocapture"])

@@ -1,5 +1,5 @@
 //! Tests sending through lanes: order and completeness when the lane overflows, with several threads and after deaths;
-//! and the effects of a hostile program on the memory that it shares.
+//! and that a program that overwrites the shared memory harms no other.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;

@@ -42,7 +42,7 @@ impl Site {
         Self { tipcd, _dir: dir }
     }
 
-    /// Starts a node as another user, with this limit of open descriptors. All users may use it.
+    /// Starts a node as the user `uid`, with a limit of `descriptors` open descriptors. All users may use it.
     pub(crate) fn of_user(uid: u32, descriptors: usize, args: &[&str]) -> Self {
         let mut command = Command::new("sh");
         let limited = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");

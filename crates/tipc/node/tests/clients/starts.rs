@@ -14,7 +14,8 @@ use crate::site::until;
 
 const NOBODY: u32 = 65_534;
 
-/// Returns the error output of a tipcd of this user that does not start, with this limit of open descriptors.
+/// Starts a tipcd as the user `uid` with a limit of `descriptors` open descriptors, which must fail. Returns its error
+/// output.
 fn refusal(uid: u32, descriptors: u32, path: &Path) -> String {
     refusal_under(uid, &format!("ulimit -n {descriptors}"), path)
 }

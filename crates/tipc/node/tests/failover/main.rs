@@ -89,7 +89,7 @@ fn links_of_the_shortest_tolerance_outlive_bearers_that_are_added_and_removed() 
     }
 }
 
-/// The shortest tolerance of a link that is allowed.
+/// The shortest tolerance that a link may have.
 const SHORTEST: Duration = Duration::from_millis(50);
 
 /// A thread that repeatedly sleeps for a moment, to measure how long the machine delays it.

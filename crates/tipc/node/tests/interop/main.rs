@@ -29,9 +29,9 @@ const KERNEL_SIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/ke
 /// Path of the script that runs in the guest and controls the node in user space.
 const KERNEL_SOCKETS: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_sockets.py");
-/// Number of stream bytes in each direction among the other checks.
+/// Number of stream bytes in each direction in a test that also makes all other checks.
 const STREAM_BYTES: &str = "10000000";
-/// The same number for the test that consists of streams alone.
+/// Number of stream bytes in each direction in the test of streams alone.
 const LONG_STREAM_BYTES: &str = "100000000";
 /// Time limit for a part of the test. It is only reached if something hangs.
 const WATCHDOG: Duration = Duration::from_secs(900);

@@ -1,4 +1,4 @@
-//! A network of a guest and a host for the node, and the two sides that run on it.
+//! A network of two hosts, a guest and a host for the node in user space, and the programs that run on them.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ use crossway_tipc_proto::addr::NodeId;
 use super::user_side::LINKS_UP;
 use super::{KERNEL_SIDE, PYTHON, WATCHDOG};
 
-/// A network of a guest and a host for the node.
+/// A network of two hosts: a guest, and a host for the node in user space.
 pub(crate) struct Site {
     pub(crate) guest: Guest,
     pub(crate) lab: Lab,

@@ -12,7 +12,7 @@ const SIZES: [usize; 6] = [1, 1_400, 3_000, 14_000, 60_000, 66_000];
 const STREAM_BYTES: usize = 100_000_000;
 /// Size of a single write in bytes. It is not a multiple of any packet size.
 const WRITE: usize = 100_003;
-/// Offset of an RDM service for communication outside a connection, after the services of the connections.
+/// Offset, from the check's first service, of the first RDM service for communication outside the connections.
 const BESIDE: u32 = 5;
 
 pub(super) fn answer(part: &Part<'_>) {
