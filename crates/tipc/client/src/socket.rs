@@ -113,7 +113,7 @@ impl Socket {
     ///
     /// # Errors
     /// EINVAL if the bounds of the range are out of order or the socket is connected, EACCES if the service is reserved
-    /// or the socket is a member of a group.
+    /// or the socket is a member of a group; with a `tipcd`, ENOMEM if the node has the maximum number of bindings.
     pub fn bind(&self, range: ServiceRange, scope: Scope) -> Result<(), Errno> {
         either!(self, s => s.bind(range, scope))
     }
@@ -137,7 +137,7 @@ impl Socket {
     /// Withdraws all bindings of the socket.
     ///
     /// # Errors
-    /// ENETDOWN if the tipcd has ended.
+    /// With a `tipcd`: EACCES if the socket is a member of a group, ENETDOWN if the tipcd has ended.
     pub fn unbind_all(&self) -> Result<(), Errno> {
         either!(self, s => s.unbind_all())
     }

@@ -39,7 +39,8 @@ pub struct NodeView {
     pub local: TrafficView,
     /// Number of messages from programs since the start that were neither delivered nor returned.
     pub undelivered_messages: u64,
-    /// Number of frames that a medium did not accept.
+    /// Number of frames that the media of the enabled bearers did not accept. Those of disabled bearers no longer
+    /// count.
     pub unsent_frames: u64,
     /// Number of frames or messages dropped, by reason.
     pub drops: BTreeMap<String, u64>,
@@ -111,7 +112,7 @@ pub struct LinkView {
     pub up: bool,
     /// Whether the link carries traffic. A link that is up but not active is on standby.
     pub active: bool,
-    /// Name of the link's state.
+    /// State of the link: `reset`, `establishing`, `established` or `failing-over`.
     pub state: String,
     /// Network plane, `A` to `H`.
     pub plane: String,
@@ -304,7 +305,8 @@ pub struct SocketView {
 pub struct LaneView {
     /// Messages that the program has sent through the lane to the tipcd; for a stream, pieces of at most 32 KiB.
     pub sent: u64,
-    /// Messages that the program has put into the direct lane to its peer, a program of the same node.
+    /// Messages put into the direct lane to the peer, a program of the same node, by the program itself or on its
+    /// behalf by the tipcd.
     pub direct: u64,
     /// Number of times the program had to wake the tipcd for messages in its lane.
     pub woken: u64,

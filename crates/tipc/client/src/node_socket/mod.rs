@@ -143,7 +143,7 @@ impl NodeSocket {
     ///
     /// # Errors
     /// EINVAL if the bounds of the range are out of order or the socket is connected, EACCES if the service is reserved
-    /// or the socket is a member of a group.
+    /// or the socket is a member of a group, ENOMEM if the node has the maximum number of bindings.
     pub fn bind(&self, range: ServiceRange, scope: Scope) -> Result<(), Errno> {
         self.bind_or_not(Binding { range, scope, withdraw: false })
     }
@@ -171,7 +171,7 @@ impl NodeSocket {
     /// Withdraws all bindings of the socket.
     ///
     /// # Errors
-    /// ENETDOWN if the tipcd has ended.
+    /// EACCES if the socket is a member of a group, ENETDOWN if the tipcd has ended.
     pub fn unbind_all(&self) -> Result<(), Errno> {
         self.ask(&Request::UnbindAll { token: self.opened.token }).map(drop)
     }
