@@ -114,7 +114,8 @@ impl Daemon {
         lines
     }
 
-    /// Number of frames since the start that a medium did not accept.
+    /// Number of frames that the media of the enabled bearers did not accept. Those of disabled bearers no longer
+    /// count.
     pub fn unsent(&self) -> u64 {
         self.runner.unsent()
     }

@@ -134,7 +134,8 @@ impl<G: Guard> Runner<G> {
         self.socket_bytes = bytes;
     }
 
-    /// Number of frames since the start that a medium did not accept.
+    /// Number of frames that the media of the enabled bearers did not accept. Those of disabled bearers no longer
+    /// count.
     pub fn unsent(&self) -> u64 {
         self.bearers.iter().map(|b| b.traffic.frames_unsent).sum()
     }

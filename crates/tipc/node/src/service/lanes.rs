@@ -42,7 +42,7 @@ pub(super) struct Lanes {
 pub(crate) struct LaneCounts {
     /// Number of messages that the program has sent through its lane; for a stream, number of records.
     pub(crate) sent: u64,
-    /// Number of messages that the program has put into its peer's direct lane.
+    /// Number of messages put into the peer's direct lane, by the program itself or on its behalf by the service.
     pub(crate) direct: u64,
     /// Number of times the program had to wake the service.
     pub(crate) woken: u64,
