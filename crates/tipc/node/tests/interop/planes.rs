@@ -231,7 +231,7 @@ fn failover(name: &str, media: [Plane; 2], cuts: &[(usize, Cut)]) -> Result<(), 
     Ok(())
 }
 
-/// Tests a link over Ethernet and one over UDP, each cut at both ends in every way.
+/// Tests a link over UDP and one over Ethernet. Each is cut at both ends, and every way of cutting occurs.
 pub(crate) fn over_udp_and_ethernet() -> Result<(), NetError> {
     let cuts = [
         (0, Cut::UserDevice),

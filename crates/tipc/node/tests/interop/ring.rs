@@ -110,8 +110,8 @@ pub(crate) fn watched_together() -> Result<(), NetError> {
     Ok(())
 }
 
-/// Runs a node that always monitors. Fails if the node loses a node other than the one that is killed, or if the ring
-/// is wrong.
+/// Runs a node that always monitors. Fails if the node loses other nodes more than `USERS` times in all, if the ring
+/// was never whole, or if a monitor record was invalid.
 pub(crate) fn run(bearer: &str, id: NodeId) {
     let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let cfg = Config { id: Some(id), seed: birth.as_nanos() as u64, ..Config::default() };

@@ -19,8 +19,7 @@ const WATCHED: u32 = 1;
 pub(super) struct Subscriber(Socket);
 
 impl Subscriber {
-    /// Connects to the service of a node (0 for this one) and subscribes to every binding of a
-    /// service.
+    /// Connects to the topology service of a node (0 for this one) and subscribes to every binding of a service.
     pub(super) fn at(part: &Part<'_>, node: u32, service: u32) -> Self {
         let new = Self::quiet(part, node);
         new.ask(service, FOREVER, PORTS);
@@ -48,7 +47,7 @@ impl Subscriber {
         (word(0), (word(1), word(2)), SocketAddress { port: word(3), node: word(4) })
     }
 
-    /// Waits for the next binding that is reported as published, and returns that event.
+    /// Receives the next event, which must report a published binding, and returns it.
     pub(super) fn published(&self) -> (u32, (u32, u32), SocketAddress) {
         let event = self.next();
         assert_eq!(event.0, PUBLISHED);
