@@ -201,7 +201,7 @@ fn escape(cpu: u32) -> Option<f64> {
     })
 }
 
-/// Returns the CPU time of this process, or of its control thread only, in nanoseconds.
+/// Returns the CPU time of this process or, if `of_control`, of its control thread only, in nanoseconds.
 fn cpu_ns(of_control: bool) -> u64 {
     let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
     let read = |path: std::path::PathBuf| fs::read_to_string(path).unwrap_or_default();
@@ -233,7 +233,7 @@ fn share(of_control: bool) -> f64 {
     (cpu_ns(of_control) - before) as f64 / start.elapsed().as_nanos() as f64 * 100.0
 }
 
-/// Prints the CPU time spent on an idle channel, and by the control thread on a channel at full load.
+/// Prints the share of a CPU that an idle channel takes, and the share that the control thread takes at full load.
 fn watching() {
     let (mut here, there) = pair(&Policy::default());
     println!("an idle channel, both ends: {:.3} % of a CPU", share(false));

@@ -15,7 +15,7 @@ use crate::transport::Transport;
 
 /// Shortest message in bytes; every message carries its number.
 pub const SHORTEST: usize = size_of::<u64>();
-/// A time without messages is recorded if it is longer than this.
+/// A time without messages is recorded if it is at least this long.
 const GAP: Duration = Duration::from_micros(100);
 /// How often to check whether the run should end.
 const LOOK: Duration = Duration::from_millis(20);
@@ -43,17 +43,17 @@ pub struct Checked {
     pub legs: Vec<Leg>,
     /// Moves of the listening end.
     pub moves: Vec<Move>,
-    /// The error that ended the channel, or `None` if it was closed normally.
+    /// The error that ended the sending or the receiving; `None` if the channel was closed normally.
     pub error: Option<String>,
 }
 
 impl Checked {
-    /// Whether every message came back exactly once, in order and undamaged.
+    /// Whether every message came back exactly once, in order and undamaged, and the channel was closed normally.
     pub fn is_exact(&self) -> bool {
         self.is_in_order() && self.lost == 0 && self.received == self.sent
     }
 
-    /// Whether every message that came back did so once, in order and undamaged.
+    /// Whether every message that came back did so once, in order and undamaged, and the channel was closed normally.
     pub fn is_in_order(&self) -> bool {
         [self.duplicated, self.reordered, self.damaged] == [0; 3] && self.error.is_none()
     }
@@ -143,7 +143,7 @@ fn listen(events: &mpsc::Receiver<Event>, back: &AtomicU64, ended: &AtomicBool) 
 /// Sends messages of `size_bytes` until `done`, then closes the channel and waits for the messages still in transit.
 ///
 /// # Panics
-/// `size_bytes` is less than [`SHORTEST`] or more than the channel's longest message.
+/// `size_bytes` is less than [`SHORTEST`]. If it exceeds the channel's longest message, [`Checked::error`] says so.
 pub fn run(channel: Channel, size_bytes: usize, done: impl Fn() -> bool + Sync) -> Checked {
     assert!(size_bytes >= SHORTEST, "a message must hold its number");
     let start = Instant::now();

@@ -57,8 +57,8 @@ impl Drop for Entry {
 }
 
 impl Directory {
-    /// Returns the directory of this user: `$CROSSWAY_CHANNEL_DIR`, else `$XDG_RUNTIME_DIR/crossway-channel`, else
-    /// `/tmp/crossway-channel-UID`.
+    /// Returns the directory of this user: `$CROSSWAY_CHANNEL_DIR`, else `$XDG_RUNTIME_DIR/crossway-channel` if
+    /// `$XDG_RUNTIME_DIR` is a directory, else `/tmp/crossway-channel-UID`.
     pub fn of_user() -> Directory {
         if let Some(dir) = std::env::var_os("CROSSWAY_CHANNEL_DIR") {
             return Directory(dir.into());
@@ -84,8 +84,8 @@ impl Directory {
         self.0.join(name.replace('/', "%2F"))
     }
 
-    /// Creates the directory if it does not exist. A directory to which other users may write is refused, unless the
-    /// program or the environment specifies it explicitly.
+    /// Creates the directory if it does not exist. Unless CROSSWAY_CHANNEL_DIR is set, refuses a directory below /tmp
+    /// that another user owns or may write to.
     fn make(&self) -> Result<(), Error> {
         let failed = |e| OsError::new("mkdir", self.0.display(), e);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(failed)?;
@@ -133,8 +133,8 @@ impl Directory {
         }
     }
 
-    /// Connects to a listener of a name, and removes the sockets of listeners that have ended. `None` if no listener is
-    /// left. `turn` determines which listener is tried first.
+    /// Connects to a listener of a name, and removes the sockets of ended listeners that it finds first. `None` if no
+    /// listener can be connected to. `turn` determines which listener is tried first.
     pub(crate) fn connect(&self, name: &str, turn: usize) -> Result<Option<OwnedFd>, Error> {
         check(name)?;
         let mut paths = self.sockets(&self.folder(name));
@@ -190,7 +190,7 @@ impl Directory {
         names
     }
 
-    /// Removes the sockets of a name's listeners that have ended.
+    /// Removes the sockets of a name's listeners that have ended, and the name's folder if it is then empty.
     pub(crate) fn sweep(&self, name: &str) {
         let folder = self.folder(name);
         for path in self.sockets(&folder) {
@@ -213,7 +213,8 @@ fn is_early(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-/// Whether a listener died between bind and rename, which normally follow each other immediately.
+/// Whether the socket at `path`, which still has its preliminary name, is so old that its listener must have died
+/// between bind and rename. Normally these follow each other immediately.
 fn is_abandoned(path: &Path) -> bool {
     let age = fs::metadata(path).and_then(|meta| meta.modified()).map(|at| at.elapsed());
     matches!(age, Ok(Ok(age)) if age > ABANDONED)
@@ -242,7 +243,7 @@ fn check(name: &str) -> Result<(), Error> {
     Err(Error::Name { name: name.to_owned(), why: wrong })
 }
 
-/// Connects to a listener's socket. If the listener has ended, removes the socket's file and returns `None`.
+/// Connects to a listener's socket; `None` if that fails. If the listener has ended, also removes the socket's file.
 fn dial(path: &Path) -> Result<Option<OwnedFd>, Error> {
     let fd = socket::unix(SocketType::Seqpacket)?;
     socket::set_nonblocking(&fd)?;

@@ -86,7 +86,7 @@ pub enum Error {
         /// The addresses in the list of hosts.
         addresses: String,
     },
-    /// Both ends answer, but they share no memory.
+    /// The listener answered, but shares no memory with this process.
     #[error(
         "the listener of channel '{name}' shares no memory with this process: {why}; connect the two over the network instead"
     )]
@@ -106,7 +106,7 @@ pub enum Error {
         /// The reason that the connecting end gave.
         why: String,
     },
-    /// Channels were not handed over from one process to another.
+    /// Handing channels over from one process to another failed.
     #[error("handing over channels failed: {0}")]
     HandOver(String),
     /// No connection was accepted before the deadline.

@@ -52,7 +52,7 @@ pub enum Reason {
     HandOver,
     /// One end has moved to another process.
     PeerMoved {
-        /// Whether the other end is on another host now.
+        /// Whether the two ends are on different hosts now.
         far: bool,
     },
 }

@@ -81,7 +81,8 @@ fn not_handed_over(why: &str) -> Error {
     Error::HandOver(why.to_owned())
 }
 
-/// Switches a channel to no transport and stops using its control connection; `None` if its peer has ended.
+/// Switches a channel to no transport and stops using its control connection. Returns what the new process receives;
+/// `None` if the channel's peer has ended.
 fn park(
     channel: &mut Channel,
     successor: &Successor,

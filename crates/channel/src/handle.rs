@@ -176,8 +176,8 @@ impl Handle {
     }
 }
 
-/// Returns the state of the channels of all listeners in a directory, as reported by their processes. Processes that do
-/// not answer within `limit` are left out.
+/// Returns the state of the channels of all listeners on `name`, or on every name in the directory if it is `None`, as
+/// reported by their processes. Processes that do not answer within `limit` are left out.
 pub fn status(
     directory: &Directory,
     name: Option<&str>,
@@ -195,7 +195,8 @@ pub fn status(
     Ok(all)
 }
 
-/// Asks all channels of a name to use a transport; returns the number of channels asked.
+/// Asks all channels of a name to use a transport; returns the number of channels asked. Channels of processes that do
+/// not answer within `limit` are not counted.
 pub fn ask_for(
     directory: &Directory,
     name: &str,

@@ -195,7 +195,8 @@ impl Judge {
         Some((to, why))
     }
 
-    /// Records that a transport could not be opened.
+    /// Records that a transport could not be opened. Only UDP is then not tried for some time; other transports may be
+    /// tried again immediately.
     pub(crate) fn failed(&mut self, transport: Transport, now: Instant) {
         if transport == Transport::Udp {
             self.datagrams.begin(now);
@@ -204,8 +205,8 @@ impl Judge {
 }
 
 /// Returns the best candidate: the preferred one, else UDP (only channels that allow loss have it as a candidate), else
-/// the cheapest. Once the channel has `settled` on a transport, it keeps that transport unless another one is cheaper
-/// by [`GAIN`].
+/// the cheapest; `None` without candidates. Spinning must also pay ([`SPIN_PAYS`]). Once the channel has `settled` on a
+/// transport, it keeps it unless another one of its kind, sleeping or spinning, is cheaper by [`GAIN`].
 fn best(
     policy: &Policy,
     candidates: &[Transport],

@@ -172,8 +172,10 @@ impl Listener {
     /// new process dies. A channel whose peer has ended is not handed over.
     ///
     /// # Errors
-    /// If no process asks before the deadline, everything is closed. If a peer cannot follow because its program has no
-    /// network settings to reach other hosts, its channel is closed, and the others are handed over.
+    /// [`Error::NobodyConnected`] if no process asks before the deadline; everything is then closed.
+    /// [`Error::CannotFollow`] if a peer cannot follow because its program has no network settings to reach other
+    /// hosts: its channel is closed, but the others have been handed over. After any other error, the channels that
+    /// were not yet handed over are closed.
     pub fn hand_over(self, channels: Vec<Channel>, until: Deadline) -> Result<usize, Error> {
         let start = Instant::now();
         let successor = loop {

@@ -259,7 +259,7 @@ pub(crate) enum Packet {
     Nonsense(String),
 }
 
-/// Reads the next packet.
+/// Reads the next packet; if `nonblocking`, does not wait for it.
 pub(crate) fn receive(socket: impl AsFd, nonblocking: bool) -> Packet {
     thread_local! {
         static BYTES: RefCell<Vec<u8>> = RefCell::new(vec![0; PACKET]);

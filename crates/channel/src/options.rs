@@ -75,7 +75,9 @@ impl Options {
     /// Listens on a name.
     ///
     /// # Errors
-    /// The name is invalid, the directory is not writable, or the policy allows no transport.
+    /// The name is invalid, the directory cannot be used, or the policy allows no transport. [`Error::Network`],
+    /// [`Error::Unprotected`] or [`Error::NotHere`] if the settings for other hosts are invalid, lack a key, or list
+    /// only addresses of other hosts for this name.
     pub fn listen(self, name: &str) -> Result<Listener, Error> {
         let network = self.network_for(name)?;
         Listener::new(&self.directory, name, self.policy, network)
@@ -160,7 +162,7 @@ impl Options {
         }
     }
 
-    /// Connects to a listener on this host; `None` if there is none.
+    /// Connects to a listener on this host; `None` if there is none, or if it ended before it answered.
     fn connect_here(
         &self,
         name: &str,

@@ -70,14 +70,15 @@ impl Page {
         &self.fd
     }
 
-    /// Writes a random number that the other end must read from the page.
+    /// Writes a random number that the other end must read from the page, and returns it. `by_listener` says which end
+    /// writes.
     pub(crate) fn write_nonce(&self, by_listener: bool) -> Result<u64, OsError> {
         let nonce = random::unguessable()?;
         self.words.word(NONCES[usize::from(by_listener)]).store(nonce, Ordering::Release);
         Ok(nonce)
     }
 
-    /// Reads the random number of the listener or of the connector.
+    /// Reads the random number of the listener if `of_listener` is true, else that of the connector.
     pub(crate) fn nonce(&self, of_listener: bool) -> u64 {
         self.words.word(NONCES[usize::from(of_listener)]).load(Ordering::Acquire)
     }

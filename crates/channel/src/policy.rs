@@ -4,15 +4,15 @@ use crate::error::Error;
 use crate::profile::Profile;
 use crate::transport::Transport;
 
-/// Which transports a channel may use, and how it chooses among them. Where the two ends differ, the stricter setting
-/// holds.
+/// Which transports a channel may use, and how it chooses among them. Only transports that `pin`, `forbid`, `pollable`
+/// and `lossy` of both ends allow are used. The other settings have an effect only at the accepting end, which chooses
+/// the transport.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// The only transport to use; both ends must allow it. `None` for no such restriction.
     pub pin: Option<Transport>,
     /// The transport to use whenever both ends allow it, even if another one is cheaper; `None` for no preference.
-    /// Spinning is still avoided on a single CPU, under load, and beyond the CPU budget. Only the preference of the
-    /// accepting end counts, because it chooses the transport.
+    /// Spinning is still avoided on a single CPU, under load, and beyond the CPU budget.
     pub prefer: Option<Transport>,
     /// Transports that must not be used. A channel may still begin on sockets that are forbidden, but then leaves them
     /// immediately.
@@ -20,8 +20,8 @@ pub struct Policy {
     /// Whether the receiver must have a descriptor for poll ([`Receiver::poll_fd`](crate::Receiver::poll_fd)). If so,
     /// only transports with such a descriptor are used.
     pub pollable: bool,
-    /// Maximum CPU time that an end may spend waiting, as a share of one CPU. Below 1, spinning is only used for
-    /// streams whose receiver never waits.
+    /// Maximum CPU time that an end may spend waiting, as a share of one CPU. Below 1, spinning is only used while
+    /// messages are so frequent that the transport is expected to be idle for at most this share of the time.
     pub cpu_budget: f64,
     /// Whether messages between hosts may be lost. If so, they travel by UDP if the other end allows loss, too, and the
     /// hosts are connected by TCP. Each message that arrives does so once and in order. Messages are at most
@@ -35,7 +35,8 @@ pub struct Policy {
 
 impl Default for Policy {
     /// Allows everything, but loss only if CROSSWAY_CHANNEL_LOSSY is 1. The profile is read from the file in
-    /// CROSSWAY_CHANNEL_PROFILE; without that variable, the built-in profile is used.
+    /// CROSSWAY_CHANNEL_PROFILE; without that variable, or if the file is not a valid profile, the built-in one is
+    /// used.
     fn default() -> Self {
         let profile = std::env::var_os("CROSSWAY_CHANNEL_PROFILE")
             .and_then(|path| Profile::read(path.as_ref()).ok())

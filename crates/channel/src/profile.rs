@@ -75,7 +75,7 @@ impl Profile {
     }
 
     /// Returns the expected cost of a message under this load, in nanoseconds, and the CPU time that one end spends
-    /// waiting, as a share of one CPU.
+    /// waiting, as a share of one CPU. The cost is infinite if the profile lacks the transport.
     pub(crate) fn expect(&self, transport: Transport, load: Load) -> (f64, f64) {
         let Some(cost) = self.costs.get(&transport) else { return (f64::INFINITY, 0.0) };
         let Load { traffic, wakes_per_msg } = load;

@@ -165,7 +165,7 @@ impl Receiver {
         })
     }
 
-    /// Moves all messages that have arrived to the held ones, for a process that takes this end over.
+    /// Moves all messages that arrive before the deadline to the held ones, for a process that takes this end over.
     pub(crate) fn take_in(&mut self, until: Deadline) -> Result<(), RecvError> {
         let mut held = self.rx.with(|rx, flags| {
             flags.lower(flag::HELD);

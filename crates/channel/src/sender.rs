@@ -77,8 +77,8 @@ impl Sender {
         })
     }
 
-    /// Sends a message of `len` bytes, which `fill` writes directly into the transport's memory. `fill` must write
-    /// every byte.
+    /// Sends a message of `len` bytes, which `fill` writes, directly into the transport's memory where possible. `fill`
+    /// must write every byte.
     ///
     /// # Errors
     /// Those of [`Sender::send`].

@@ -178,7 +178,7 @@ fn new(options: Options) -> Option<Result<bool, RecvError>> {
     Some(ended)
 }
 
-/// Sends until `stop` is set, and receives until the end.
+/// Sends until `stop` is set, and receives until an error, which it returns.
 fn client(options: Options, met: impl FnOnce(), stop: &AtomicBool, back: &AtomicU64) -> RecvError {
     let (mut sender, mut receiver) = options.connect(NAME, soon()).unwrap().split();
     met();

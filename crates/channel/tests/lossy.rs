@@ -60,7 +60,7 @@ fn pair(addresses: [SocketAddr; 2], key: Option<&Key>, lossy: [bool; 2]) -> Pair
     Pair { here, there, _listener: listener, _dirs: dirs }
 }
 
-/// Waits until a channel is in a certain state.
+/// Waits until `is` returns true for a channel; panics with `what` after a time limit.
 fn wait_for(handle: &Handle, what: &str, is: impl Fn(&Handle) -> bool) {
     let limit = soon().unwrap();
     while !is(handle) {

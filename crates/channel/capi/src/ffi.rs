@@ -219,7 +219,7 @@ pub unsafe extern "C" fn cchannel_send(
     }
 }
 
-/// Receives a message; returns its length.
+/// Receives a message; returns its length or a negative errno.
 ///
 /// # Safety
 /// `channel` is open; `buffer` points to `size` bytes, or `size` is 0.
@@ -262,7 +262,8 @@ pub unsafe extern "C" fn cchannel_recv(
     errno.into()
 }
 
-/// Returns a descriptor that polls readable while a message waits.
+/// Returns a descriptor that polls readable while a message waits; a negative errno unless the channel was opened
+/// `pollable`.
 ///
 /// # Safety
 /// `channel` is open.
@@ -280,7 +281,7 @@ pub unsafe extern "C" fn cchannel_poll_fd(channel: *const Cchannel) -> c_int {
     )
 }
 
-/// Returns the name of the transport in use.
+/// Returns the name of the transport in use; `closed` if `channel` is NULL.
 ///
 /// # Safety
 /// `channel` is open.

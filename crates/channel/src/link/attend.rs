@@ -180,7 +180,8 @@ impl Link {
     }
 
     /// Leader: continues on a new control connection, which the connector made because it lost the old one. If this is
-    /// not the channel that the connector means, the writer is returned as the error.
+    /// not the channel that the connector means, or the channel is over or handed over, returns the writer as the
+    /// error.
     pub(crate) fn resume_wire(
         &self,
         secret: [u64; 2],
@@ -202,8 +203,8 @@ impl Link {
         Ok(())
     }
 
-    /// Leader: accepts a connection for the messages of an epoch. If this is not the channel that the connector means,
-    /// the writer is returned as the error.
+    /// Leader: accepts a connection for the messages of an epoch, or answers that the epoch is over. If this is not the
+    /// channel that the connector means, or the channel is over, returns the writer as the error.
     pub(crate) fn attach(
         &self,
         secret: [u64; 2],

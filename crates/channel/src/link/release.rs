@@ -29,7 +29,7 @@ impl Release {
         Release { old, done: 0, next: Instant::now() }
     }
 
-    /// Frees as much as one step allows; returns whether nothing is left.
+    /// Frees as much as one step allows; returns true when nothing is left.
     fn step(&mut self) -> bool {
         let start = Instant::now();
         let rings = || self.old.tx.iter().filter_map(|tx| tx.ring());
@@ -52,7 +52,8 @@ impl State {
 }
 
 impl Link {
-    /// Control thread: frees some memory of an old transport, if it is time; returns when to continue.
+    /// Control thread: frees some memory of an old transport, if it is time; returns when to continue, or `None` if
+    /// nothing is left to free.
     pub(crate) fn release(&self, now: Instant) -> Option<Instant> {
         let mut release = self.lock().release.take()?;
         let finished = release.next <= now && release.step();

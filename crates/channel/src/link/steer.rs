@@ -83,7 +83,8 @@ impl Link {
         self.call();
     }
 
-    /// Leader: begins a switch. Returns false if another one is in progress, or if this end is not the leader.
+    /// Leader: begins a switch. Returns false if no switch can begin now: at the follower, during another switch, while
+    /// the old transport's memory is being freed, during a move, or after the end of the channel.
     ///
     /// # Errors
     /// The transport cannot be created.

@@ -67,7 +67,7 @@ impl Core {
         }
     }
 
-    /// Queues a new channel until it is accepted.
+    /// Creates the channel and queues it until it is accepted; `None` if it cannot be created.
     fn admit(&self, ends: Ends, wire: Wire) -> Option<Arc<Link>> {
         let channel = Channel::new(ends, wire).ok()?;
         let link = channel.link();

@@ -107,7 +107,7 @@ pub(super) fn routes_of(link: &Link, network: &Network) -> (Vec<Route>, Option<S
     (places, trouble)
 }
 
-/// Replaces every broken connection with a new one to a given place.
+/// Replaces every broken connection with a new one to `place`.
 fn resume_at(link: &Link, network: &Network, place: &Route, until: Instant) -> Found {
     if link.lock().wire.is_down() {
         match resume_wire_at(link, network, place, until) {
@@ -125,7 +125,7 @@ fn resume_at(link: &Link, network: &Network, place: &Route, until: Instant) -> F
     }
 }
 
-/// Replaces the control connection with a new one to a given place.
+/// Replaces the control connection with a new one to `place`.
 pub(super) fn resume_wire_at(
     link: &Link,
     network: &Network,

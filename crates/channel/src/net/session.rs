@@ -182,7 +182,7 @@ impl Session {
         news.then_some(connections)
     }
 
-    /// Handles an acknowledgement of this many items; returns false if they were never sent.
+    /// Handles an acknowledgement of the first `count` items; returns false if fewer were sent.
     pub(crate) fn acknowledged(&self, count: u64) -> bool {
         let mut sending = self.sending();
         // The count may be older than that of a new connection; then it contains no news.
@@ -252,7 +252,7 @@ impl Session {
         }
     }
 
-    /// Whether the peer has acknowledged everything.
+    /// Whether the peer has acknowledged everything, or the session is over.
     pub(crate) fn is_all_acknowledged(&self) -> bool {
         self.is_over() || self.sending().kept.len() == 0
     }

@@ -159,7 +159,8 @@ impl Wire {
         }
     }
 
-    /// Drops the connection; returns how many packets were received.
+    /// Between hosts: drops the connection and returns how many packets were received. Within a host, does nothing and
+    /// returns 0.
     pub(crate) fn disconnect(&mut self) -> u64 {
         let Wire::Net(net) = self else { return 0 };
         net.ends = None;

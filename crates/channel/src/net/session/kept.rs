@@ -29,7 +29,7 @@ impl Kept {
         self.bytes.extend_from_slice(item);
     }
 
-    /// Forgets all items before a number; returns false if that many were never sent.
+    /// Forgets the items before item `number`; returns false if fewer were sent.
     pub(super) fn forget(&mut self, number: u64) -> bool {
         while self.first < number {
             let Some(header) = self.bytes[self.start..].first_chunk::<HEADER>() else {
