@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use super::bench::*;
 use crossway_mech::{Mechanism, RecvError, Reliability, Rx, SendError, Tx};
 
-/// Asserts that `end` reports that its peer has closed: nothing more can be received, and sending fails. TCP may accept
-/// a few messages before the peer's host answers that the connection is closed.
+/// Discards the messages that are left, and asserts that `end` then reports that its peer has closed, to receivers and
+/// to senders. TCP may accept a few messages before the peer's host answers that the connection is closed. If the
+/// mechanism does not claim to detect the peer's end, asserts instead that nothing is reported.
 pub(crate) fn must_say_closed<M: Mechanism>(end: &mut End<M>) {
     if !M::caps().detects_peer_death {
         let until = Some(Instant::now() + Duration::from_millis(30));

@@ -153,7 +153,7 @@ impl Peer {
         (listens, connects)
     }
 
-    /// Waits until the child has started its job. If the job is to wait, also waits until the child sleeps.
+    /// Waits until the child has started its job and, if its end waits by blocking, until it sleeps.
     pub(crate) fn wait_until_at_work(&self) {
         let tid = match read_note(&self.control) {
             Some((Note::Begun { tid }, _)) => tid,
@@ -185,7 +185,7 @@ impl Peer {
         self.child.kill().unwrap();
     }
 
-    /// Waits for the end of a job that ends by itself.
+    /// Waits for the end of a job that ends by itself, and asserts that it succeeded.
     pub(crate) fn must_end_well(mut self) {
         // No more messages follow; a child that the mechanism does not inform checks for this.
         let _ = self.control.shutdown(std::net::Shutdown::Both);

@@ -87,8 +87,9 @@ pub(crate) fn a_full_channel_is_full_at_once_and_keeps_what_it_took<M: Mechanism
     });
 }
 
-/// Calls `call` with a deadline, and returns what `call` returns: whether it waited in vain. If so, asserts that it
-/// waited until the deadline and, if it should sleep, that it hardly used a CPU.
+/// Calls `call` with a deadline and returns its result, which is true if it waited in vain. In that case, asserts that
+/// it waited until the deadline and, if `wait` is [`Wait::Block`], that it hardly used a CPU in one of up to four
+/// calls.
 fn waits_in_vain(wait: Wait, mut call: impl FnMut(Instant) -> bool) -> bool {
     // Where CPU time is counted in ticks, another process's tick may be charged here; a call that spins is detected
     // every time.

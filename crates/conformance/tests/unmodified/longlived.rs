@@ -108,7 +108,7 @@ impl LongLived {
     }
 }
 
-/// Memory of a process, in KiB.
+/// Resident memory of a process, in KiB.
 fn resident_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

@@ -53,7 +53,7 @@ fn printed(what: &str, output: &Output) -> String {
     text
 }
 
-/// The output of the same program in a guest whose kernel has AF_TIPC.
+/// The output of the same program in a guest whose kernel has AF_TIPC; `None` if no guest can be booted here.
 fn on_kernel(name: &str, words: &[&Path]) -> Option<String> {
     let words = ["timeout", WATCHDOG].map(Path::new).into_iter().chain(words.iter().copied());
     // A guest's name is short.

@@ -260,7 +260,7 @@ fn the_tables_of_states_are_what_a_run_gives() {
 }
 
 impl Two {
-    /// Kills the second node.
+    /// Kills the second node; returns the first one and the network, if there is one.
     fn without_the_second(self) -> (Node, Option<crossway_netlab::Lab>) {
         let Self { nodes: [node, other], lab } = self;
         match other {
