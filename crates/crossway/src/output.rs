@@ -36,8 +36,8 @@ pub(crate) fn write(
     })
 }
 
-/// Checks that [`write()`] will be able to write. To be called before work that takes minutes and whose result would
-/// otherwise be lost.
+/// Checks that [`write()`] will be able to write a regular file; checks nothing for other paths. To be called before
+/// work that takes minutes and whose result would otherwise be lost.
 pub(crate) fn check(path: &Path, remedy: &str) -> anyhow::Result<()> {
     let attempt = || -> anyhow::Result<()> {
         if let Some(file) = regular(path) {
@@ -50,7 +50,8 @@ pub(crate) fn check(path: &Path, remedy: &str) -> anyhow::Result<()> {
     attempt().with_context(|| format!("cannot write {}; {remedy}", path.display()))
 }
 
-/// Returns the regular file, existing or yet to be created, to which `path` refers; `None` if it is something else.
+/// Returns the regular file, existing or yet to be created, to which `path` refers; `None` if it is something else or a
+/// link whose target does not exist.
 fn regular(path: &Path) -> Option<PathBuf> {
     match fs::metadata(path) {
         Ok(found) => found.is_file().then(|| fs::canonicalize(path).unwrap_or(path.to_owned())),

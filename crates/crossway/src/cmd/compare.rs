@@ -248,7 +248,7 @@ impl Run for Compare {
 }
 
 impl Compare {
-    /// Returns the most recently started run, with which A is compared. Fails if there is no run besides A.
+    /// Returns the most recently started run, with which A is compared. Fails if there is none, or if it is A itself.
     fn latest(&self) -> anyhow::Result<PathBuf> {
         let dir =
             self.a.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new(runs::OUT));

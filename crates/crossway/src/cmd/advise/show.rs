@@ -17,8 +17,8 @@ use crate::ui::Ui;
 
 /// Maximum number of reasons that are listed for ruling out candidates, unless `--explain` is given.
 const RULED_OUT_SHOWN: usize = 12;
-/// Number of rows in the table of figures, unless `--explain` is given. The table has more rows if the choice has many
-/// equals.
+/// Number of rows in the table of figures, unless `--explain` is given. The table has more rows if the choice, its
+/// equals and the runner-up need more.
 const COMPARED_SHOWN: usize = 6;
 
 /// Lists the ready-made questions.

@@ -121,7 +121,7 @@ impl Top {
     }
 }
 
-/// Cuts the text to the current number of lines and columns of the terminal.
+/// Returns the bytes that clear the terminal and show the text, cut to the terminal's current lines and columns.
 fn on_screen(text: &[u8]) -> Vec<u8> {
     let (rows, columns) = console::Term::stdout().size();
     // Cursor home, then clear the screen.

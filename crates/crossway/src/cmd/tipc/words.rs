@@ -25,7 +25,7 @@ impl Words {
         at.map(|at| self.0.remove(at)).is_some()
     }
 
-    /// Removes a keyword and its value; returns the value.
+    /// Removes a keyword and its value; returns the value, or `None` if the keyword is absent.
     pub(super) fn text(&mut self, keyword: &str) -> anyhow::Result<Option<String>> {
         let Some(at) = self.0.iter().position(|word| word == keyword) else { return Ok(None) };
         ensure!(at + 1 < self.0.len(), "'{keyword}' needs a value after it");
@@ -33,7 +33,7 @@ impl Words {
         Ok(Some(self.0.remove(at)))
     }
 
-    /// Removes a keyword and its value; returns the parsed value.
+    /// Removes a keyword and its value; returns the parsed value, or `None` if the keyword is absent.
     pub(super) fn value<T: FromStr>(&mut self, keyword: &str) -> anyhow::Result<Option<T>> {
         let Some(text) = self.text(keyword)? else { return Ok(None) };
         let bad = || anyhow::anyhow!("'{text}' is not a valid value of {keyword}");
