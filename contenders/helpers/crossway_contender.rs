@@ -1,5 +1,4 @@
-//! Version 1 of Crossway's protocol for contenders, for programs in Rust. A single file that needs only the standard
-//! library.
+//! Version 1 of Crossway's protocol for contenders written in Rust: a single file that needs only the standard library.
 //!
 //! A contender implements [`Contender`] and calls `serve::<Mine>()` in `main`. docs/CONTENDERS.md defines what it must
 //! do. The build command should copy this file into the directory of the program's own source, which declares `mod
@@ -49,13 +48,13 @@ pub struct Role {
     pub socket_buffer_bytes: Option<u64>,
 }
 
-/// A program to be measured; a value is an open channel.
+/// A program to be measured; a value of the type is this process's end of a channel.
 pub trait Contender: Sized {
     /// Returns the library's name and version.
     fn library() -> String;
     /// Listens, and writes the offer to `words`.
     fn listen(role: &Role, words: &mut Words) -> Result<Self>;
-    /// Waits for the other end to connect.
+    /// Waits for the other end to connect. By default, does nothing.
     fn accept(&mut self) -> Result<()> {
         Ok(())
     }
@@ -471,7 +470,8 @@ impl Json {
         }
     }
 
-    /// Parses the elements up to the closing bracket, which are separated by commas.
+    /// Skips an opening bracket and parses the elements, separated by commas, up to the bracket `close`. `None` if
+    /// `one` fails.
     fn each(
         rest: &mut &str,
         close: char,

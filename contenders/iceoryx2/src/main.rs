@@ -36,7 +36,7 @@ struct Iceoryx2 {
     door: Option<UnixListener>,
     /// The connection that the other end watches.
     peer: Option<UnixStream>,
-    /// Whether the other end has closed its channel, and not died.
+    /// Whether the other end has closed its channel, as opposed to having died.
     closed: Arc<AtomicBool>,
     _node: Node<Service>,
 }
@@ -95,11 +95,12 @@ fn open(role: &Role, prefix: &str, listens: bool) -> Result<Iceoryx2> {
     Ok(Iceoryx2 { publisher, subscriber, bell, door: None, peer: None, closed: Arc::default(), _node: node })
 }
 
-/// The byte that an end sends before it closes its channel; without it, the end has died.
+/// The byte that an end sends before it closes its channel. An end whose connection ends without this byte has died.
 const GOODBYE: u8 = b'.';
 
 impl Iceoryx2 {
-    /// Starts a thread that ends this process if the other end's process ends without having sent [`GOODBYE`].
+    /// Starts a thread that ends this process if `peer`, the connection to the other end, ends before [`GOODBYE`]
+    /// arrives.
     fn watch(&mut self, peer: UnixStream) -> Result<()> {
         let mut other = peer.try_clone().map_err(|e| format!("dup: {e}"))?;
         self.peer = Some(peer);
