@@ -140,7 +140,8 @@ fn listen(events: &mpsc::Receiver<Event>, back: &AtomicU64, ended: &AtomicBool) 
     }
 }
 
-/// Sends messages of `size_bytes` until `done`, then closes the channel and waits for the messages still in transit.
+/// Sends messages of `size_bytes` until `done` returns true, then closes the channel and waits for the messages still
+/// in transit.
 ///
 /// # Panics
 /// `size_bytes` is less than [`SHORTEST`]. If it exceeds the channel's longest message, [`Checked::error`] says so.

@@ -109,7 +109,7 @@ pub enum Error {
     /// Handing channels over from one process to another failed.
     #[error("handing over channels failed: {0}")]
     HandOver(String),
-    /// No connection was accepted before the deadline.
+    /// Nobody connected, or asked to take the channels over, before the deadline.
     #[error("nobody connected to channel '{name}' within {waited:.1?}")]
     NobodyConnected {
         /// The channel's name.
@@ -117,7 +117,7 @@ pub enum Error {
         /// How long the listener waited.
         waited: Duration,
     },
-    /// The policy allows no transport.
+    /// The policy allows no transport, or allows loss while the longest message does not fit into a datagram.
     #[error("{0}")]
     Policy(String),
     /// The transport could not be opened.
@@ -152,7 +152,7 @@ pub enum RecvError {
     /// gaps; whether the peer had sent or wanted to send more is unknown.
     #[error("the peer died or its connection broke")]
     PeerDied,
-    /// The shared memory is damaged: it contains data that no correct peer writes.
+    /// The shared memory or the connection contains data that no correct peer writes.
     #[error("the channel is damaged: {0}")]
     Damaged(String),
     /// A system call failed.

@@ -146,8 +146,8 @@ impl Handle {
         state.switch.is_settled() && state.transport == transport
     }
 
-    /// Replaces the policy. The channel immediately leaves a transport that is no longer allowed. [`Policy::pollable`]
-    /// cannot be changed.
+    /// Replaces the policy. Unless [`Policy::dry_run`] is set, the channel immediately leaves a transport that is no
+    /// longer allowed. [`Policy::pollable`] cannot be changed.
     pub fn set_policy(&self, policy: Policy) {
         let mut state = self.0.lock();
         let pollable = state.policy.pollable;

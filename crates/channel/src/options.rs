@@ -37,8 +37,8 @@ const LAST_LOOK: Duration = Duration::from_millis(50);
 pub struct Options {
     /// Longest message in bytes. The setting of the connecting end applies.
     pub max_message: usize,
-    /// Size in bytes of a ring in each direction; `None` for a size that suits `max_message`. The setting of the
-    /// connecting end applies.
+    /// Size in bytes of a ring or, between hosts, of the buffer of unacknowledged messages, in each direction; `None`
+    /// for a size that suits `max_message`. The setting of the connecting end applies.
     pub capacity_bytes: Option<usize>,
     /// Which transports the channel may use, and how it chooses among them.
     pub policy: Policy,

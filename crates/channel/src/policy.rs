@@ -27,7 +27,8 @@ pub struct Policy {
     /// hosts are connected by TCP. Each message that arrives does so once and in order. Messages are at most
     /// [`MAX_LOSSY_MESSAGE`](crate::MAX_LOSSY_MESSAGE) bytes long. Within a host, nothing is lost.
     pub lossy: bool,
-    /// Whether to log the switches that would be made instead of making them.
+    /// Whether to log the switches that would be made instead of making them, even those away from a forbidden
+    /// transport. Switches that a program asks for are still made.
     pub dry_run: bool,
     /// The cost of messages on each transport, which determines the choice.
     pub profile: Profile,

@@ -237,9 +237,9 @@ impl Link {
         self.call();
     }
 
-    /// Says goodbye to the peer if the final marker was sent and received; both halves must have been dropped. Returns
-    /// true when nothing more has to be sent. The program's thread does this too when it drops the second half, because
-    /// the process may exit before the control thread does.
+    /// Says goodbye to the peer if the final marker was sent and, between hosts, everything was acknowledged; both
+    /// halves must have been dropped. Returns false as long as something has to be sent or acknowledged. The program's
+    /// thread does this too when it drops the second half, because the process may exit before the control thread does.
     pub(crate) fn say_bye(&self) -> bool {
         if self.tx.try_visit(|tx| tx.is_finished()) != Some(true) {
             return false;

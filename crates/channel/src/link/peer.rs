@@ -105,8 +105,8 @@ impl Link {
         self.call();
     }
 
-    /// Ends the channel because the control connection is closed. `violation` is the rule that the peer broke, if it
-    /// did.
+    /// Ends the channel, unless it is over already, because the peer has closed it, has died, or broke the protocol;
+    /// `violation` then says how.
     pub(crate) fn lost(&self, violation: Option<String>) {
         let mut state = self.lock();
         if state.over {

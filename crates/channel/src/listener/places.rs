@@ -8,8 +8,8 @@ use crate::net::Network;
 use crate::net::endpoint::{Acceptor, NotThere, Place};
 
 /// Opens the places at which other hosts find a name. A place that another listener of the name on this host occupies
-/// is returned without a socket, so that this listener waits for it. A place that any other program occupies is left
-/// out; that is an error only if no other address remains.
+/// is returned without a socket, so that this listener waits for it. An address of another host, or one that any other
+/// program occupies, is left out; that is an error only if no address remains.
 pub(super) fn open(
     directory: &Directory,
     name: &str,

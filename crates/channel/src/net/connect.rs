@@ -65,7 +65,7 @@ fn say(mut writer: Writer, mut reader: Reader, question: &Message, until: Deadli
     }
 }
 
-/// Looks for a listener of a name on other hosts. The `Err` variant lists the answers of the places that were tried.
+/// Looks for a listener of a name on other hosts. The inner `Err` lists the answers of the places that were tried.
 pub(crate) fn connect(
     options: &Options,
     network: &Arc<Network>,

@@ -35,7 +35,7 @@ const NUMBER: usize = 8;
 const GREETING: u64 = 0;
 /// Size in bytes requested for the socket's buffers. Messages that arrive while the receive buffer is full are lost.
 const BUFFER: usize = 1 << 20;
-/// Keys of an offer's text entries: the leader's port, and the cipher key of each direction.
+/// Names of an offer's text entries: the leader's port, and the cipher key of each direction.
 const WORDS: [&str; 3] = ["port", "key_of_leader", "key_of_follower"];
 
 /// Space for one sealed datagram and the message in it.

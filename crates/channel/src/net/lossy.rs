@@ -33,7 +33,7 @@ impl LossyTx {
         &self.datagrams
     }
 
-    /// Returns the half of the session, which loses nothing.
+    /// Returns the session's sending half, which loses nothing.
     pub(crate) const fn reliable(&mut self) -> &mut NetTx {
         &mut self.net
     }
@@ -108,12 +108,12 @@ impl LossyRx {
         Ok(LossyRx { net, datagrams, either, number, buffer, ahead, last, last_waits })
     }
 
-    /// Returns the half of the session, which loses nothing.
+    /// Returns the session's receiving half, which loses nothing.
     pub(crate) const fn reliable(&mut self) -> &mut NetRx {
         &mut self.net
     }
 
-    /// Passes the next item to `look`, without waiting.
+    /// Passes the next item to `look`, without waiting. If messages before it were lost, returns [`Next::Lost`] first.
     pub(crate) fn try_recv<R>(
         &mut self,
         look: impl FnOnce(&[u8]) -> R,

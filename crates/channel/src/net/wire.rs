@@ -151,7 +151,7 @@ impl Wire {
         }
     }
 
-    /// Reads the next packet.
+    /// Reads the next packet, without waiting.
     pub(crate) fn receive(&mut self) -> Packet {
         match self {
             Wire::Unix(socket, ..) => message::receive(socket, true),
