@@ -115,8 +115,8 @@ impl Comparison {
     }
 }
 
-/// Formats a number with three or four digits and a prefix such as `k`, but without a unit, because a column contains
-/// both rates and nanoseconds.
+/// Formats a number, with a prefix such as `k` if it is large, but without a unit, because a column contains both rates
+/// and nanoseconds.
 fn short(x: f64) -> String {
     match x {
         x if x >= 1e9 => format!("{:.2}G", x / 1e9),

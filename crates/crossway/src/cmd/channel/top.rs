@@ -65,7 +65,7 @@ impl Top {
     }
 }
 
-/// Returns the name of the peer's host if it is another host, else the peer's process id.
+/// Returns the transport and address of a peer on another host, or the process id of a peer on this host.
 fn peer(status: &Status) -> String {
     status.peer_host.clone().unwrap_or_else(|| status.peer_pid.to_string())
 }
