@@ -26,7 +26,7 @@ pub type Result<T> = std::result::Result<T, String>;
 /// An offer: names and values that the listening end passes to the connecting end before the channel is open.
 pub type Words = BTreeMap<String, String>;
 
-/// The role of this process in a trial, which is one end of a channel.
+/// The role of this process in a trial: one end of a channel.
 #[derive(Clone, Debug)]
 #[allow(dead_code)]
 pub struct Role {
