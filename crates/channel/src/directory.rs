@@ -133,7 +133,7 @@ impl Directory {
         }
     }
 
-    /// Connects to a listener of a name, and removes the sockets of ended listeners that it finds first. `None` if no
+    /// Connects to a listener of a name, and removes the sockets of ended listeners that it tries first. `None` if no
     /// listener can be connected to. `turn` determines which listener is tried first.
     pub(crate) fn connect(&self, name: &str, turn: usize) -> Result<Option<OwnedFd>, Error> {
         check(name)?;

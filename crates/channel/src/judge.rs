@@ -195,8 +195,8 @@ impl Judge {
         Some((to, why))
     }
 
-    /// Records that a transport could not be opened. Only UDP is then not tried for some time; other transports may be
-    /// tried again immediately.
+    /// Records that a transport could not be opened. UDP is then not tried for some time; other transports may be tried
+    /// again immediately.
     pub(crate) fn failed(&mut self, transport: Transport, now: Instant) {
         if transport == Transport::Udp {
             self.datagrams.begin(now);

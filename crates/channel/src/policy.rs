@@ -4,9 +4,9 @@ use crate::error::Error;
 use crate::profile::Profile;
 use crate::transport::Transport;
 
-/// Which transports a channel may use, and how it chooses among them. Only transports that `pin`, `forbid`, `pollable`
-/// and `lossy` of both ends allow are used. The other settings have an effect only at the accepting end, which chooses
-/// the transport.
+/// Which transports a channel may use, and how it chooses among them. Only transports that both ends allow by `pin`,
+/// `forbid`, `pollable` and `lossy` are used. The other settings have an effect only at the accepting end, which
+/// chooses the transport.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// The only transport to use; both ends must allow it. `None` for no such restriction.

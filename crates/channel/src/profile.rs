@@ -97,7 +97,7 @@ impl Profile {
 }
 
 impl Cost {
-    /// Returns the time for a message of this traffic whose receiver does not wait, in nanoseconds.
+    /// Returns the time that a message of mean length takes if its receiver need not be woken, in nanoseconds.
     fn busy_ns(self, traffic: Traffic) -> f64 {
         self.message_ns + self.byte_ns * traffic.mean_bytes
     }

@@ -167,7 +167,7 @@ fn old(options: Options, met: impl FnOnce()) -> Result<usize, Error> {
     listener.hand_over(vec![channel], soon())
 }
 
-/// Takes the channel over; returns how the channel ended, or `None` if it was not taken over.
+/// Takes the channel over; returns the result of [`serve`], or `None` if the channel was not taken over.
 fn new(options: Options) -> Option<Result<bool, RecvError>> {
     let TakenOver { listener, mut channels, .. } = options.take_over(NAME, soon()).ok()?;
     let mut channel = channels.pop()?;

@@ -125,7 +125,7 @@ fn longer_messages_than_datagrams_hold_are_refused_when_the_channel_is_opened() 
     assert!(why.contains("1400") && why.contains("1401"), "{why}");
 }
 
-/// Returns the bytes of the message with this number.
+/// Returns the bytes of message `number`.
 fn message(number: u64) -> Vec<u8> {
     let len = 8 + number as usize * 37 % (MAX_LOSSY_MESSAGE - 7);
     let mut msg = vec![number as u8; len];

@@ -18,7 +18,7 @@ fn sight(current: Transport, rate_msgs_per_s: f64) -> Sight {
     }
 }
 
-/// Checks every 100 ms until the judge decides.
+/// Checks every 100 ms until the judge decides to switch; `None` if it does not within 2 s.
 fn decide(
     judge: &mut Judge,
     policy: &Policy,

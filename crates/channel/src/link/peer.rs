@@ -105,8 +105,8 @@ impl Link {
         self.call();
     }
 
-    /// Ends the channel, unless it is over already, because the peer has closed it, has died, or broke the protocol;
-    /// `violation` then says how.
+    /// Ends the channel, unless it is over already, because the peer has closed it, has died, or broke the protocol, in
+    /// which case `violation` says how.
     pub(crate) fn lost(&self, violation: Option<String>) {
         let mut state = self.lock();
         if state.over {

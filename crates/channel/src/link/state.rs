@@ -183,7 +183,7 @@ impl State {
         self.peer_said_bye
     }
 
-    /// Returns the last entry of the log.
+    /// Returns the last entry of the log; `None` if the log is empty.
     pub(crate) fn last_event(&self) -> Option<&EventKind> {
         self.log.back().map(|event| &event.what)
     }
@@ -238,7 +238,7 @@ impl State {
         self.sessions.iter().filter(|session| session.is_down()).cloned().collect()
     }
 
-    /// Returns the session of an epoch.
+    /// Returns the session of an epoch; `None` if it has none, or if it was forgotten.
     pub(crate) fn session(&self, epoch: u32) -> Option<&Arc<Session>> {
         self.sessions.iter().find(|session| session.epoch() == Some(epoch))
     }

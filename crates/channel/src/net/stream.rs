@@ -72,7 +72,7 @@ impl Stream {
         Some((socket::as_inet(&local)?, socket::as_inet(&peer)?))
     }
 
-    /// Returns the transport that uses such a connection.
+    /// Returns the transport of channels that use this connection.
     pub(crate) const fn transport(&self) -> Transport {
         match self {
             Stream::Tcp(_) => Transport::Tcp,

@@ -93,14 +93,15 @@ impl Reactor {
         }
     }
 
-    /// Returns the listening end of a channel. If that end has moved from one listener of this process to another, the
-    /// old link is over and is skipped.
+    /// Returns the listening end of an open channel; `None` if this process does not have it. If that end has moved
+    /// from one listener of this process to another, the old link is over and is skipped.
     fn link_by_id(&self, name: &str, id: u64) -> Option<Arc<Link>> {
         let mut links = self.links(name).filter(|link| link.id == id && link.role == Role::Leader);
         links.find(|link| !link.lock().over).cloned()
     }
 
-    /// Returns the listening end of a channel that was moved to this listener and is waiting for the connecting end.
+    /// Returns the listening end of channel `id` if it was moved to this listener and is waiting for the connecting
+    /// end.
     pub(super) fn awaiting(&self, core: &Core, id: u64) -> Option<Arc<Link>> {
         let mut links = self.links(&core.name).filter(|link| link.listener == Some(core.id));
         links.find(|link| link.id == id && link.is_awaiting()).cloned()

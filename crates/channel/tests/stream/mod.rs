@@ -60,7 +60,7 @@ impl Stream {
         Stream { state: seed, count: 0 }
     }
 
-    /// Returns the generator's state after this many messages.
+    /// Returns the generator in its state after `count` messages.
     #[allow(dead_code)] // not every test that shares this file continues a stream
     pub(crate) fn after(seed: u64, count: u64) -> Stream {
         let mut stream = Stream::new(seed);
