@@ -50,7 +50,7 @@ fn ping_pong<M: Mechanism>(round_trips: u32) {
     drop(join(echo));
 }
 
-/// Number of notifications that the calling test sends with this many round trips; an error if strace does not work
+/// Number of notifications that the calling test sends in `round_trips` round trips; an error if strace does not work
 /// here.
 fn calls_made(test: &str, round_trips: u32) -> Result<u64, String> {
     let table = tempfile::NamedTempFile::new().unwrap();

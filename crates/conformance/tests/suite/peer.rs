@@ -153,7 +153,8 @@ impl Peer {
         (listens, connects)
     }
 
-    /// Waits until the child has started its job and, if its end waits by blocking, until it sleeps.
+    /// Waits until the child has started its job. If the child's end waits by blocking, also waits until the child
+    /// sleeps.
     pub(crate) fn wait_until_at_work(&self) {
         let tid = match read_note(&self.control) {
             Some((Note::Begun { tid }, _)) => tid,

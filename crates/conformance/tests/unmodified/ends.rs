@@ -55,7 +55,7 @@ fn told(place: &str, kind: &str, count: u32, begin: Instant) {
     eprintln!("{place}, {kind}: {count} orderly ends, no reset, in {:?}", begin.elapsed());
 }
 
-/// Makes connections from one node to another, with this number of processes at each end.
+/// Makes `count` connections of each kind from one node to another, with `processes` processes at each end.
 fn between(
     program: &Path,
     place: &str,

@@ -28,7 +28,7 @@ fn compiled(name: &str, dir: &Path) -> Option<PathBuf> {
     compiled_with(name, dir, &[])
 }
 
-/// As [`compiled`], with further arguments for the compiler.
+/// As [`compiled`], but with the further arguments `words` for the compiler.
 fn compiled_with(name: &str, dir: &Path, words: &[&str]) -> Option<PathBuf> {
     let program = dir.join(name);
     let mut cc = Command::new("cc");

@@ -95,18 +95,19 @@ fn after_loss(two: Two, settling: &str) -> Vec<Table> {
     tables(&text)
 }
 
-/// Two linked nodes.
+/// Two linked nodes; `None` if a prerequisite is missing, as for [`Two::new`].
 fn linked(what: What) -> Option<Two> {
     Two::new("st", [what; 2])
 }
 
-/// The output of the script when the other node, a `tipcd`, probes connections much more often than a kernel does.
+/// The output of the script when the other node, a `tipcd`, probes connections much more often than a kernel does;
+/// `None` as for [`linked`].
 fn probed(what: What, settling: &str) -> Option<Vec<Table>> {
     let two = Two::with("sp", [what, What::Tipcd], &["--connection-probe", PROBING])?;
     Some(asked("probed", &two.nodes[0], &two.nodes[1], &[settling]))
 }
 
-/// The results of a kernel.
+/// The results of a kernel; `None` as for [`linked`].
 fn of_kernel() -> Option<Answers> {
     let two = linked(What::Kernel)?;
     let ask = |other: usize| asked("ask", &two.nodes[0], &two.nodes[other], &[CALM]);
