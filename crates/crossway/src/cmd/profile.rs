@@ -101,7 +101,7 @@ impl Run for Profile {
 }
 
 impl Profile {
-    /// Makes a plan that contains this case only.
+    /// Makes a plan that contains only `case`.
     fn plan(&self, case: &str) -> anyhow::Result<Plan> {
         if case.contains(':') {
             let mut record = rerun::find(case)?;

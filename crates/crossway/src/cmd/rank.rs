@@ -217,7 +217,8 @@ impl Rank {
         grid
     }
 
-    /// Returns each mechanism's entries in the rankings by speed and by CPU time, in the order given by `--sort`.
+    /// Returns each mechanism's entries in the rankings by speed and by CPU time, `None` where it has no entry, in the
+    /// order given by `--sort`.
     fn rows<'a>(&self, ranking: &'a Ranking) -> Vec<(Option<&'a Entry>, Option<&'a Entry>)> {
         let same = |a: &Entry, b: &Entry| a.mechanism == b.mechanism && a.wait == b.wait;
         let partner = |of: &'a [Entry], like: &Entry| of.iter().find(|e| same(e, like));

@@ -65,7 +65,7 @@ impl Run for Linx {
     }
 }
 
-/// Returns the time this many seconds from now; `None` without a limit.
+/// Returns the time `seconds` from now; `None` without a limit, or if that time is too far off.
 fn deadline(seconds: Option<f64>) -> anyhow::Result<Option<Instant>> {
     let Some(seconds) = seconds else { return Ok(None) };
     let limit = Duration::try_from_secs_f64(seconds)

@@ -39,7 +39,7 @@ fn ethernet(to: [u8; 6], from: [u8; 6], kind: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(&kind.to_be_bytes());
 }
 
-/// Computes the internet checksum over these pieces. Every piece except the last must have an even length.
+/// Computes the internet checksum over `pieces`. Every piece except the last must have an even length.
 fn checksum(pieces: &[&[u8]]) -> u16 {
     let words = pieces.iter().flat_map(|piece| piece.chunks(2));
     let sum: u64 =

@@ -49,7 +49,7 @@ impl Words {
         })
     }
 
-    /// Removes the first of these property names that is present as a keyword, and returns it.
+    /// Removes the first of these property names that is present as a keyword, and returns it; `None` if none is.
     pub(super) fn property<'a>(&mut self, of: &[&'a str]) -> Option<&'a str> {
         of.iter().copied().find(|property| self.flag(property))
     }
