@@ -148,8 +148,8 @@ pub enum RecvError {
     /// The peer closed its sender, and everything it had sent has been received.
     #[error("the peer closed the channel")]
     Closed,
-    /// The peer died or its connection broke. Everything that arrived before has been received, in order and without
-    /// gaps; whether the peer had sent or wanted to send more is unknown.
+    /// The peer died or its connection broke. Everything that arrived before has been received, in order and, unless
+    /// loss is allowed, without gaps; whether the peer had sent or wanted to send more is unknown.
     #[error("the peer died or its connection broke")]
     PeerDied,
     /// The shared memory or the connection contains data that no correct peer writes.

@@ -77,7 +77,7 @@ impl Handle {
 
     /// Waits until this end is closed or its peer has ended; returns false at the deadline. Between hosts, an end whose
     /// two halves were dropped is closed as soon as its peer has received every message. A program that exits earlier
-    /// leaves the last ones to its kernel, which loses them if the connection breaks.
+    /// leaves the last messages to its kernel, which loses them if the connection breaks.
     pub fn wait_until_over(&self, until: Deadline) -> bool {
         loop {
             let state = self.0.lock();

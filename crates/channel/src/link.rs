@@ -180,7 +180,8 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until something in the state has changed or the deadline passes; returns false if it has passed.
+    /// Sleeps until something in the state has changed or the deadline passes. Returns false, without sleeping, if the
+    /// deadline has passed already.
     pub(crate) fn wait<'a>(
         &self,
         state: MutexGuard<'a, State>,

@@ -38,7 +38,7 @@ pub struct BadProfile {
 impl Default for Profile {
     /// Rounded figures of a machine of 2025, used for transports that were not measured. Only their order of magnitude
     /// matters: a message costs tens of nanoseconds on a ring and a microsecond on a socket; waking a sleeping receiver
-    /// costs several microseconds.
+    /// costs several microseconds, and tens of them on another host.
     fn default() -> Self {
         let cost = |message_ns, byte_ns, wake_ns| Cost { message_ns, byte_ns, wake_ns };
         Profile {

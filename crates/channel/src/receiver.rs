@@ -106,7 +106,7 @@ impl Receiver {
         self.hold_if_too_small(outcome)
     }
 
-    /// Receives the next message if there is one.
+    /// Receives the next message if there is one; returns its length.
     ///
     /// # Errors
     /// [`RecvError::Empty`] if there is none; otherwise see [`RecvError`].

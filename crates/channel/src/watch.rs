@@ -108,7 +108,7 @@ impl Watch {
         self.traffic
     }
 
-    /// Returns the CPU that a sender and its receiver share; `None` if there is none.
+    /// Returns a CPU on which both a sender and its receiver run; `None` if there is none.
     fn same_cpu(&mut self, link: &Link) -> Option<u32> {
         let page = link.page();
         let mut cpus = [None; 4];

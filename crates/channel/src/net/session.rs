@@ -298,7 +298,8 @@ fn push_out(sending: &mut Sending) -> Result<bool, Errno> {
     }
 }
 
-/// Sleeps until the condition is notified; returns false if the deadline has passed.
+/// Sleeps until the condition is notified or the deadline passes. Returns false, without sleeping, if the deadline has
+/// passed already.
 fn sleep<T>(condition: &Condvar, guard: MutexGuard<'_, T>, until: Deadline) -> bool {
     let Some(until) = until else {
         drop(condition.wait(guard).unwrap_or_else(PoisonError::into_inner));

@@ -66,7 +66,7 @@ impl Wire {
         Wire::from(Some((writer, reader)))
     }
 
-    /// Returns a wire without a connection, which will get one later, from another host or from this one.
+    /// Returns a wire without a connection. It gets one later, to a process on this host or on another one.
     pub(crate) fn none() -> Wire {
         Wire::from(None)
     }
@@ -110,7 +110,7 @@ impl Wire {
         }
     }
 
-    /// Whether the connection is between hosts.
+    /// Whether the connection is between hosts, or missing ([`Wire::none`]).
     pub(crate) const fn is_net(&self) -> bool {
         matches!(self, Wire::Net(_))
     }
