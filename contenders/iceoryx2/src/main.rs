@@ -31,7 +31,7 @@ type Service = ipc::Service;
 struct Iceoryx2 {
     publisher: Publisher<Service, [u8], ()>,
     subscriber: Subscriber<Service, [u8], ()>,
-    /// Notifies the other end, and waits for its notifications; `None` if both ends spin.
+    /// Notifies the other end, and waits for its notifications; `None` if the ends spin.
     bell: Option<(Notifier<Service>, Listener<Service>)>,
     door: Option<UnixListener>,
     /// The connection that the other end watches.
