@@ -345,7 +345,8 @@ fn a_profile_is_computed_from_records_and_read_by_channels() {
     let text = String::from_utf8(table.stdout).unwrap();
     assert!(table.status.success(), "{}", String::from_utf8_lossy(&table.stderr));
     let ring = text.lines().find(|line| line.trim_start().starts_with("shm-futex")).unwrap();
-    assert!(ring.contains("throughput") && !ring.contains("default"), "{text}");
+    assert!(ring.contains("15 + 15") && !ring.contains("default"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let cost = |transport: &str, what: &str| costs["costs"][transport][what].as_f64().unwrap();
     for transport in ["shm-spin", "shm-futex", "uds-seqpacket"] {

@@ -1,26 +1,57 @@
 //! The cost of a message on each transport of a channel, computed from a run's records.
 //!
-//! The costs per message and per byte are the coefficients of a line fitted to the streams' times per message. The cost
-//! of a wake-up is half the time by which a round trip exceeds the cost of two messages. Only the placement with the
-//! most trials is used.
+//! The costs per message and per byte are the coefficients of a line through the median times per message of the
+//! streams, one for each size, with the least squares of relative distances, so that a small size counts as much as a
+//! large one and a few wild trials do not count. The cost of a wake-up is half the time by which a round trip exceeds
+//! the cost of two messages. Only the placement with the most trials is used. A transport whose trials scatter too much,
+//! or do not lie on a line, gets no costs.
 
 use std::collections::BTreeMap;
 
 use crossway_channel::{Cost, Profile, Transport};
 use crossway_mech::{Access, Wait};
 
-use crate::fit::{self, Point};
+use crate::fit::{Point, SIZES_AT_LEAST, weighted_line};
 use crate::inputs::{Ends, Placement, Workload};
 use crate::record::{Record, Span, Status};
-use crate::stats::median;
+use crate::stats::{Summary, TRIALS_AT_LEAST, median};
 
-/// Costs computed from a run, and the number of trials behind them.
+/// Largest ratio between the ends of the 95 % interval of a size's median time.
+const SCATTER_MOST: f64 = 3.0;
+/// Largest ratio between a size's median time and the line.
+const DISTANCE_MOST: f64 = 1.5;
+
+/// A ratio of at least 1, and the message size at which it is the largest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Worst {
+    /// The ratio.
+    pub ratio: f64,
+    /// The size, bytes.
+    pub size_bytes: u64,
+}
+
+/// What the costs of a transport are based on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Basis {
+    /// Number of trials of streams.
+    pub streams: usize,
+    /// Number of trials of round trips.
+    pub round_trips: usize,
+    /// How far the line is from the median time of a size.
+    pub distance: Worst,
+    /// How far the ends of the 95 % interval of a size's median time are from each other.
+    pub scatter: Worst,
+}
+
+/// Costs computed from a run, and what they are based on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// The costs of the transports that the run measured.
+    /// The costs of the transports whose trials allow a statement.
     pub profile: Profile,
-    /// Number of trials per transport: of streams, and of round trips.
-    pub trials: BTreeMap<Transport, (usize, usize)>,
+    /// What the costs of each of these transports are based on.
+    pub bases: BTreeMap<Transport, Basis>,
+    /// Why the trials of other transports allow no statement.
+    pub refused: BTreeMap<Transport, String>,
 }
 
 /// Whether a record contributes to the cost of a transport.
@@ -49,8 +80,11 @@ fn bears_on(record: &Record, transport: Transport) -> bool {
 
 /// Computes the costs from records; `None` if no transport has streams of at least three sizes.
 pub fn of(records: &[Record]) -> Option<Measured> {
-    let mut measured =
-        Measured { profile: Profile { costs: BTreeMap::new() }, trials: BTreeMap::new() };
+    let mut measured = Measured {
+        profile: Profile { costs: BTreeMap::new() },
+        bases: BTreeMap::new(),
+        refused: BTreeMap::new(),
+    };
     // Only transports that are chosen by their costs.
     for transport in Profile::default().costs.into_keys() {
         let mut places: BTreeMap<String, Vec<&Record>> = BTreeMap::new();
@@ -60,33 +94,78 @@ pub fn of(records: &[Record]) -> Option<Measured> {
             places.entry(place).or_default().push(record);
         }
         let Some(records) = places.into_values().max_by_key(Vec::len) else { continue };
-        if let Some((cost, trials)) = cost(&records, transport) {
-            measured.profile.costs.insert(transport, cost);
-            measured.trials.insert(transport, trials);
+        match cost(&records, transport) {
+            None => {}
+            Some(Ok((cost, basis))) => {
+                measured.profile.costs.insert(transport, cost);
+                measured.bases.insert(transport, basis);
+            }
+            Some(Err(why)) => {
+                measured.refused.insert(transport, why);
+            }
         }
     }
-    (!measured.trials.is_empty()).then_some(measured)
+    (!measured.bases.is_empty() || !measured.refused.is_empty()).then_some(measured)
 }
 
-fn cost(records: &[&Record], transport: Transport) -> Option<(Cost, (usize, usize))> {
+/// The cost of a transport, or why its trials allow no statement; `None` if they have too few sizes.
+fn cost(records: &[&Record], transport: Transport) -> Option<Result<(Cost, Basis), String>> {
     let of = |workload: Workload| records.iter().filter(move |r| r.inputs.workload == workload);
-    let streams: Vec<Point> = of(Workload::Throughput)
-        .filter_map(|r| {
-            let rate = r.throughput?.msgs_per_s;
-            let size_bytes = r.inputs.size_bytes as f64;
-            (rate > 0.0).then_some(Point { size_bytes, time_ns: 1e9 / rate })
-        })
-        .collect();
-    let line = fit::fit(&streams)?;
-    let byte_ns = line.per_byte_ns.max(0.0);
+    let mut sizes: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for record in of(Workload::Throughput) {
+        let rate = record.throughput.map_or(0.0, |throughput| throughput.msgs_per_s);
+        if rate > 0.0 && rate.is_finite() {
+            sizes.entry(record.inputs.size_bytes).or_default().push(1e9 / rate);
+        }
+    }
+    if sizes.len() < SIZES_AT_LEAST {
+        return None;
+    }
+    let streams = sizes.values().map(Vec::len).sum();
+    let mut medians: Vec<Point> = Vec::new();
+    let mut scatter = Worst { ratio: 1.0, size_bytes: 0 };
+    for (&size_bytes, times) in &sizes {
+        let summary = Summary::of(times)?;
+        let Some(interval) = summary.interval else {
+            return Some(Err(format!(
+                "only {} of its trials at {size_bytes} B can be used; at least {TRIALS_AT_LEAST} are needed",
+                times.len()
+            )));
+        };
+        let ratio = interval.high / interval.low;
+        if ratio > SCATTER_MOST {
+            return Some(Err(format!(
+                "its times at {size_bytes} B scatter: the 95 % interval of their median {:.0} ns is {:.0} to {:.0} ns",
+                summary.median, interval.low, interval.high
+            )));
+        }
+        if ratio > scatter.ratio {
+            scatter = Worst { ratio, size_bytes };
+        }
+        medians.push(Point { size_bytes: size_bytes as f64, time_ns: summary.median });
+    }
+    let weights: Vec<f64> = medians.iter().map(|p| p.time_ns.powi(-2)).collect();
+    let (startup_ns, per_byte_ns) = weighted_line(&medians, &weights)?;
+    let byte_ns = per_byte_ns.max(0.0);
     // If the relation is curved, the line may begin below 0; the cost of the shortest messages is used instead.
-    let shortest = streams.iter().map(|p| p.size_bytes).fold(f64::INFINITY, f64::min);
-    let of_shortest: Vec<f64> =
-        streams.iter().filter(|p| p.size_bytes == shortest).map(|p| p.time_ns).collect();
-    let message_ns = match line.startup_ns {
+    let message_ns = match startup_ns {
         ns if ns > 0.0 => ns,
-        _ => (median(&of_shortest)? - byte_ns * shortest).max(1.0),
+        _ => (medians[0].time_ns - byte_ns * medians[0].size_bytes).max(1.0),
     };
+    let mut distance = Worst { ratio: 1.0, size_bytes: 0 };
+    for point in &medians {
+        let line = message_ns + byte_ns * point.size_bytes;
+        let ratio = (line / point.time_ns).max(point.time_ns / line);
+        if ratio > DISTANCE_MOST {
+            return Some(Err(format!(
+                "its times are not on a line: at {} B their median is {:.0} ns, but the line through all sizes {line:.0} ns",
+                point.size_bytes, point.time_ns
+            )));
+        }
+        if ratio > distance.ratio {
+            distance = Worst { ratio, size_bytes: point.size_bytes as u64 };
+        }
+    }
     let there: Vec<f64> = of(Workload::PingPong)
         .filter_map(|r| {
             let trip = r.latency_ns.iter().find(|latency| latency.span == Span::RoundTrip)?;
@@ -96,5 +175,62 @@ fn cost(records: &[&Record], transport: Transport) -> Option<(Cost, (usize, usiz
         .collect();
     let default = Profile::default().costs.get(&transport).map_or(0.0, |cost| cost.wake_ns);
     let wake_ns = median(&there).unwrap_or(default);
-    Some((Cost { message_ns, byte_ns, wake_ns }, (streams.len(), there.len())))
+    let basis = Basis { streams, round_trips: there.len(), distance, scatter };
+    Some(Ok((Cost { message_ns, byte_ns, wake_ns }, basis)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    /// Streams of shm-futex whose times per message, in nanoseconds, are these at 64 B, and on a line of 80 ns and
+    /// 0.05 ns per byte at larger sizes.
+    fn streams(at_64_bytes: &[f64]) -> Vec<Record> {
+        let times = [(64, at_64_bytes.to_vec())].into_iter();
+        let larger = [4096_u64, 65_536].map(|size| {
+            let line = 80.0 + 0.05 * size as f64;
+            (size, [0.9, 1.0, 1.1, 0.95, 1.05].map(|wobble| line * wobble).to_vec())
+        });
+        let mut records = Vec::new();
+        for (size, times) in times.chain(larger) {
+            for (trial, time_ns) in (0..).zip(times) {
+                let mut record = samples::ping_pong("shm-futex", size, trial, 1000, 100.0);
+                record.inputs.workload = Workload::Throughput;
+                record.latency_ns.clear();
+                let throughput = record.throughput.as_mut().expect("a rate");
+                throughput.msgs_per_s = 1e9 / time_ns;
+                records.push(record);
+            }
+        }
+        records
+    }
+
+    #[test]
+    fn the_costs_agree_with_the_medians_although_some_trials_are_far_too_fast() {
+        let mut times = [83.0, 82.0, 84.0, 81.0, 85.0].repeat(3);
+        times.extend([15.0, 8.0]);
+        let measured = of(&streams(&times)).unwrap();
+        let cost = measured.profile.costs[&Transport::ShmFutex];
+        assert!((cost.message_ns / 80.0 - 1.0).abs() < 0.05, "{cost:?}");
+        assert!((cost.byte_ns / 0.05 - 1.0).abs() < 0.05, "{cost:?}");
+        let basis = measured.bases[&Transport::ShmFutex];
+        assert_eq!((basis.streams, basis.round_trips), (27, 0));
+        assert!(basis.distance.ratio < 1.05, "{basis:?}");
+    }
+
+    #[test]
+    fn trials_that_allow_no_statement_give_no_costs() {
+        for (times, why) in [
+            (&[20.0, 81.0, 91.0, 85.0, 15.0][..], "its times at 64 B scatter"),
+            (&[80.0, 81.0, 82.0, 83.0], "only 4 of its trials at 64 B"),
+            (&[400.0, 401.0, 402.0, 403.0, 404.0], "its times are not on a line"),
+        ] {
+            let measured = of(&streams(times)).unwrap();
+            assert!(measured.profile.costs.is_empty(), "{measured:?}");
+            let refused = &measured.refused[&Transport::ShmFutex];
+            assert!(refused.contains(why), "{refused}");
+        }
+        assert_eq!(of(&[]), None);
+    }
 }

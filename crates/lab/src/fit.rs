@@ -2,7 +2,8 @@
 //! study).
 //!
 //! Times over a series of sizes span orders of magnitude, and so do their errors. Therefore the squares of *relative*
-//! residuals are minimised; Tukey's biweight reduces the weight of disturbed trials. The intervals of both parameters
+//! residuals are minimised, relative to the median time of the size, since a trial that is far too fast would otherwise
+//! weigh more than all the others; Tukey's biweight reduces the weight of disturbed trials. The intervals of both parameters
 //! come from resampling the trials within each size. [`Fit::worst_relative_residual`] shows if a straight line is the
 //! wrong model (because a cache is exceeded, or a buffer fills).
 
@@ -70,17 +71,19 @@ pub fn weighted_line(points: &[Point], weights: &[f64]) -> Option<(f64, f64)> {
     (xx > 0.0 && slope.is_finite() && intercept.is_finite()).then_some((intercept, slope))
 }
 
-/// Fits a line by least squares of relative residuals, reweighted by Tukey's biweight.
-fn robust_line(points: &[Point]) -> Option<(f64, f64)> {
+/// Fits a line by least squares of relative residuals, reweighted by Tukey's biweight. `typical` has the time to which
+/// each point's residual is relative.
+fn robust_line(points: &[Point], typical: &[f64]) -> Option<(f64, f64)> {
     const ROUNDS: usize = 20;
     // Tukey's constant for 95 % efficiency with normal errors.
     const REACH: f64 = 4.685;
-    let base: Vec<f64> = points.iter().map(|p| p.time_ns.powi(-2)).collect();
+    let base: Vec<f64> = typical.iter().map(|time_ns| time_ns.powi(-2)).collect();
     let mut line = weighted_line(points, &base)?;
     for _ in 0..ROUNDS {
         let residuals: Vec<f64> = points
             .iter()
-            .map(|p| (p.time_ns - line.0 - line.1 * p.size_bytes) / p.time_ns)
+            .zip(typical)
+            .map(|(p, typical)| (p.time_ns - line.0 - line.1 * p.size_bytes) / typical)
             .collect();
         let sizes = residuals.iter().map(|r| r.abs()).collect::<Vec<_>>();
         let scale = median(&sizes)? / 0.674_489_75;
@@ -126,7 +129,14 @@ pub fn fit(points: &[Point]) -> Option<Fit> {
     if groups.len() < SIZES_AT_LEAST {
         return None;
     }
-    let (startup_ns, per_byte_ns) = robust_line(&usable)?;
+    let mut typical = Vec::with_capacity(usable.len());
+    for group in &groups {
+        let times: Vec<f64> = group.iter().map(|p| p.time_ns).collect();
+        typical.extend(std::iter::repeat_n(median(&times)?, group.len()));
+    }
+    // In the order of `typical`, as the samples below are.
+    let usable = groups.concat();
+    let (startup_ns, per_byte_ns) = robust_line(&usable, &typical)?;
     let mut worst = (0.0, 0.0);
     for group in &groups {
         let times: Vec<f64> = group.iter().map(|p| p.time_ns).collect();
@@ -144,7 +154,7 @@ pub fn fit(points: &[Point]) -> Option<Fit> {
         for group in &groups {
             sample.extend(group.iter().map(|_| group[random.random_range(0..group.len())]));
         }
-        if let Some((startup, slope)) = robust_line(&sample) {
+        if let Some((startup, slope)) = robust_line(&sample, &typical) {
             startups.push(startup);
             slopes.push(slope);
         }
@@ -248,6 +258,15 @@ mod tests {
         points[7].time_ns *= 40.0;
         let fit = fit(&points).expect("a fit");
         assert!((fit.startup_ns / 3000.0 - 1.0).abs() < 0.03, "{fit:?}");
+    }
+
+    #[test]
+    fn trials_that_are_far_too_fast_do_not_attract_the_line() {
+        let mut points = trials(&[64.0, 1024.0, 16384.0, 262_144.0]);
+        points[0].time_ns /= 10.0;
+        points[1].time_ns /= 20.0;
+        let fit = fit(&points).expect("a fit");
+        assert!((fit.startup_ns / 3000.0 - 1.0).abs() < 0.05, "{fit:?}");
     }
 
     #[test]

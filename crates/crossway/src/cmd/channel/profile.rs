@@ -4,16 +4,19 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
-use comfy_table::{CellAlignment, Table, presets};
-use crossway_channel::{Profile, Transport};
-use crossway_lab::channel_profile::{self, Measured};
+use anyhow::{Context, bail};
+use crossway_channel::Profile;
+use crossway_lab::channel_profile::{self, Measured, Worst};
 use crossway_lab::env::Environment;
 use crossway_lab::records_io::{self, read_records};
 
 use crate::args::{self, RUN};
 use crate::output;
+use crate::table::{Align, Grid};
 use crate::ui::Ui;
+
+/// The command that measures the transports within a host.
+const MEASURE: &str = "crossway measure quick -f 'shm-*|uds-seqpacket*'";
 
 /// Arguments of `profile`.
 #[derive(clap::Args)]
@@ -36,7 +39,7 @@ impl Write {
         let records = read_records(&path)?.records;
         let measured = channel_profile::of(&records).with_context(|| {
             format!(
-                "{} has no throughput cases with at least three message sizes for any transport that channels use; measure them with: crossway measure quick -f 'shm-*|uds-seqpacket*'",
+                "{} has no throughput cases with at least three message sizes for any transport that channels use; measure them with: {MEASURE}",
                 path.display()
             )
         })?;
@@ -49,6 +52,16 @@ impl Write {
                 path.display()
             );
         }
+        if measured.bases.is_empty() {
+            let reasons =
+                measured.refused.iter().map(|(transport, why)| format!("{transport}: {why}"));
+            bail!(
+                "{} has no trials that allow a statement about costs ({}); measure again while the machine is idle, \
+                 with more trials: {MEASURE} --trials 15",
+                path.display(),
+                reasons.collect::<Vec<_>>().join("; ")
+            );
+        }
         if let Some(file) = &self.output {
             output::write(file, "name another file with -o", |out| {
                 serde_json::to_writer_pretty(&mut *out, &measured.profile)?;
@@ -58,40 +71,50 @@ impl Write {
         if self.json {
             ui.print_json(&measured.profile)?;
         } else {
-            show(&measured);
+            show(&measured, ui);
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn show(measured: &Measured) {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["transport", "ns/message", "ns/byte", "ns/wake-up", "based on"]);
+fn show(measured: &Measured, ui: &Ui) {
+    let heads = ["ns/message", "ns/byte", "ns/wake-up", "line", "scatter", "trials"];
+    let heads = heads.map(|head| (head, Align::Right));
+    let mut grid = Grid::new([("transport", Align::Left)].into_iter().chain(heads));
     for (transport, default) in Profile::default().costs {
         let cost = measured.profile.costs.get(&transport).unwrap_or(&default);
-        table.add_row([
+        let basis = measured.bases.get(&transport);
+        let ratio = |worst: Option<Worst>| {
+            worst.map_or("-".to_owned(), |worst| format!("{:.2} x", worst.ratio))
+        };
+        grid.row([
             transport.to_string(),
             format!("{:.0}", cost.message_ns),
             format!("{:.3}", cost.byte_ns),
             format!("{:.0}", cost.wake_ns),
-            origin(measured, transport),
+            ratio(basis.map(|basis| basis.distance)),
+            ratio(basis.map(|basis| basis.scatter)),
+            basis.map_or("default".to_owned(), |b| format!("{} + {}", b.streams, b.round_trips)),
         ]);
     }
-    for column in [1, 2, 3] {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
+    println!("{}", grid.text(ui));
+    ui.print_wrapped(
+        0,
+        "line: how far the costs are from the median time of a message size, at most; scatter: the largest ratio \
+         between the ends of the 95 % interval of such a median; trials: of streams + of round trips. Smaller \
+         differences between transports are not established.",
+    );
+    for (transport, basis) in &measured.bases {
+        if basis.round_trips == 0 {
+            ui.print_wrapped(
+                0,
+                &format!(
+                    "{transport}: the cost of a wake-up is the default, as there are no round trips"
+                ),
+            );
         }
     }
-    println!("{table}");
-}
-
-fn origin(measured: &Measured, transport: Transport) -> String {
-    match measured.trials.get(&transport) {
-        None => "default costs".to_owned(),
-        Some((streams, 0)) => format!(
-            "trials: {streams} throughput, 0 ping-pong; the cost of a wake-up is the default"
-        ),
-        Some((streams, trips)) => format!("trials: {streams} throughput, {trips} ping-pong"),
+    for (transport, why) in &measured.refused {
+        ui.print_noted("33", &format!("{transport} keeps its default costs:"), why);
     }
 }
