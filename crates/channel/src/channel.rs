@@ -42,6 +42,7 @@ pub(crate) struct Ends {
     pub(crate) transport: Transport,
     pub(crate) policy: Policy,
     pub(crate) peer_allows: Vec<Transport>,
+    pub(crate) peer_budget: f64,
     /// The number of messages sent and the number received before this process took the channel over; zeroes for a new
     /// channel.
     pub(crate) sequences: (u64, u64),
@@ -110,6 +111,7 @@ impl Channel {
             transport: on,
             policy: ends.policy,
             peer_allows: ends.peer_allows,
+            peer_budget: ends.peer_budget,
         });
         if holds {
             link.rx.raise(flag::HELD);

@@ -109,7 +109,17 @@ pub enum Error {
     /// Handing channels over from one process to another failed.
     #[error("handing over channels failed: {0}")]
     HandOver(String),
-    /// Nobody connected, or asked to take the channels over, before the deadline.
+    /// No process asked to take the channels over before the deadline.
+    #[error(
+        "no process asked to take over the channels of '{name}' within {waited:.1?}; they are closed"
+    )]
+    NobodyTookOver {
+        /// The channels' name.
+        name: String,
+        /// How long the listener waited.
+        waited: Duration,
+    },
+    /// Nobody connected before the deadline.
     #[error("nobody connected to channel '{name}' within {waited:.1?}")]
     NobodyConnected {
         /// The channel's name.

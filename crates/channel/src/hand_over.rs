@@ -174,6 +174,7 @@ fn take_apart(channel: &mut Channel) -> (Handed, Vec<Vec<u8>>) {
         deaf: link.tx.raised() & flag::DEAF != 0,
         peer_pid: state.peer_pid,
         peer_allows: state.peer_allows.clone(),
+        peer_budget: state.peer_budget,
     };
     (handed, held.into())
 }

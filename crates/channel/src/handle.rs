@@ -153,8 +153,7 @@ impl Handle {
         let pollable = state.policy.pollable;
         state.policy = Policy { pollable, ..policy };
         if self.0.role == Role::Follower {
-            let transports = state.own_transports();
-            state.say(Message::Policy { transports });
+            state.say_policy();
         }
         drop(state);
         self.0.call_policy();

@@ -28,6 +28,8 @@ pub(crate) struct Sight {
     pub(crate) runnable: u32,
     /// Number of CPUs that are online on this machine.
     pub(crate) cpus: u32,
+    /// CPU time that an end may spend waiting, as a share of one CPU: the smaller budget of the two ends.
+    pub(crate) cpu_budget: f64,
 }
 
 /// Minimum saving for which a switch is made, as a fraction of the cost of a message.
@@ -93,7 +95,7 @@ impl Judge {
         let may_spin = sight.cpus > 1
             && !self.spinning.holds(now)
             && self.overloaded == 0
-            && spin_cpu <= policy.cpu_budget
+            && spin_cpu <= sight.cpu_budget
             && self.same_cpu == 0;
         let may_lose = sight.current == Transport::Udp || !self.datagrams.holds(now);
         let may_use = |t: &Transport| match t {
@@ -128,11 +130,11 @@ impl Judge {
                 let why = Reason::Load { runnable: sight.runnable, cpus: sight.cpus };
                 return self.go(best, why, now);
             }
-            if spin_cpu > policy.cpu_budget {
+            if spin_cpu > sight.cpu_budget {
                 let permille = |share: f64| (share * 1000.0).round() as u32;
                 let why = Reason::CpuBudget {
                     needed_permille: permille(spin_cpu),
-                    allowed_permille: permille(policy.cpu_budget),
+                    allowed_permille: permille(sight.cpu_budget),
                 };
                 return self.go(best, why, now);
             }

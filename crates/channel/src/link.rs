@@ -127,6 +127,7 @@ pub(crate) struct Parts {
     pub(crate) transport: Transport,
     pub(crate) policy: Policy,
     pub(crate) peer_allows: Vec<Transport>,
+    pub(crate) peer_budget: f64,
 }
 
 impl Link {

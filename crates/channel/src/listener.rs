@@ -172,7 +172,7 @@ impl Listener {
     /// new process dies. A channel whose peer has ended is not handed over.
     ///
     /// # Errors
-    /// [`Error::NobodyConnected`] if no process asks before the deadline; everything is then closed.
+    /// [`Error::NobodyTookOver`] if no process asks before the deadline; everything is then closed.
     /// [`Error::CannotFollow`] if a peer cannot follow because its program has no network settings to reach other
     /// hosts: its channel is closed, but the others have been handed over. After any other error, the channels that
     /// were not yet handed over are closed.
@@ -184,7 +184,7 @@ impl Listener {
             }
             if until.is_some_and(|until| until <= Instant::now()) {
                 let (name, waited) = (self.core.name.clone(), start.elapsed());
-                return Err(Error::NobodyConnected { name, waited });
+                return Err(Error::NobodyTookOver { name, waited });
             }
             std::thread::sleep(LOOK);
         };

@@ -120,6 +120,7 @@ pub(crate) struct Handed {
     pub(crate) deaf: bool,
     pub(crate) peer_pid: u32,
     pub(crate) peer_allows: Vec<Transport>,
+    pub(crate) peer_budget: f64,
 }
 
 /// The question of the connecting end of a moved channel to a process that may have the channel now.
@@ -151,8 +152,8 @@ pub(crate) enum Message {
     Signal { signal: Signal, offer: Option<OfferText>, why: Option<Reason> },
     /// The follower asks the leader for a transport.
     Wish { transport: Transport, why: Reason },
-    /// The transports that the follower's policy allows now.
-    Policy { transports: Vec<Transport> },
+    /// The transports that the follower's policy allows now, and the CPU time that its ends may spend waiting.
+    Policy { transports: Vec<Transport>, cpu_budget: f64 },
     /// The program has dropped its receiver, so that sending is pointless.
     Deaf,
     /// The program has closed the channel.

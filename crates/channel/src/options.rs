@@ -223,6 +223,7 @@ impl Options {
             transport,
             policy: self.policy.clone(),
             peer_allows: welcome.transports,
+            peer_budget: 1.0,
             sequences: (0, 0),
             held: VecDeque::new(),
             fin: false,
@@ -233,6 +234,9 @@ impl Options {
             moves: 0,
         };
         let channel = Channel::new(ends, Wire::unix(socket))?;
+        if self.policy.cpu_budget < 1.0 {
+            channel.link().lock().say_policy();
+        }
         reactor::add(Source::Link(channel.link()))?;
         Ok(Some(channel))
     }

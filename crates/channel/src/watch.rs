@@ -140,6 +140,7 @@ impl Watch {
                 same_cpu,
                 runnable: runnable(state.transport, traffic),
                 cpus: cpus(),
+                cpu_budget: state.policy.cpu_budget.min(state.peer_budget),
             };
             wished.map(|(to, why)| (to, why, true)).or_else(|| {
                 if state.transport == Transport::Parked {

@@ -158,7 +158,7 @@ fn nobody_to_take_over_from_and_nobody_to_hand_over_to_are_told() {
     assert_eq!(name, "none");
     let listener = options(dir.path()).listen("none").unwrap();
     assert!(!listener.is_asked_to_hand_over());
-    let Err(Error::NobodyConnected { .. }) = listener.hand_over(Vec::new(), now) else {
+    let Err(Error::NobodyTookOver { .. }) = listener.hand_over(Vec::new(), now) else {
         panic!("it hands over")
     };
     assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "no name is left");

@@ -38,9 +38,10 @@ pub(crate) fn open_failed(error: &Error) -> c_int {
         Error::NotHere { .. } => Errno::ADDRNOTAVAIL,
         Error::Unprotected { .. } | Error::Disagreed { .. } => Errno::ACCESS,
         Error::NobodyListens { .. } => Errno::CONNREFUSED,
-        Error::NobodyConnected { .. } | Error::NoAnswer { .. } | Error::HandOver(_) => {
-            Errno::TIMEDOUT
-        }
+        Error::NobodyConnected { .. }
+        | Error::NobodyTookOver { .. }
+        | Error::NoAnswer { .. }
+        | Error::HandOver(_) => Errno::TIMEDOUT,
         Error::Refused { .. } => Errno::ACCESS,
         Error::NotLocal { .. } | Error::CannotFollow { .. } => Errno::XDEV,
         Error::Open(_) | Error::Os(_) => Errno::IO,

@@ -254,6 +254,7 @@ fn put_together(
         transport: Transport::Parked,
         policy: options.policy.clone(),
         peer_allows: handed.peer_allows,
+        peer_budget: handed.peer_budget,
         sequences: handed.sequences,
         held,
         fin: handed.fin,

@@ -15,6 +15,7 @@ fn sight(current: Transport, rate_msgs_per_s: f64) -> Sight {
         same_cpu: None,
         runnable: 1,
         cpus: 4,
+        cpu_budget: 1.0,
     }
 }
 
@@ -163,10 +164,10 @@ fn spinning_ends_under_load_on_one_cpu_and_over_the_budget() {
     assert_eq!(verdict(&policy(), &loaded), Some((Transport::ShmFutex, why)));
     let lone = Sight { cpus: 1, allowed: Transport::LOCAL.to_vec(), ..spin.clone() };
     assert!(matches!(verdict(&policy(), &lone), Some((Transport::ShmFutex, _))));
-    let frugal = Policy { cpu_budget: 0.1, ..policy() };
-    let left = verdict(&frugal, &spin);
+    let left = verdict(&policy(), &Sight { cpu_budget: 0.1, ..spin.clone() });
     assert!(matches!(left, Some((Transport::ShmFutex, Reason::CpuBudget { .. }))), "{left:?}");
-    let never = verdict(&frugal, &sight(Transport::ShmFutex, 50_000.0));
+    let there = Sight { cpu_budget: 0.1, ..sight(Transport::ShmFutex, 50_000.0) };
+    let never = verdict(&policy(), &there);
     assert_eq!(never, None);
 }
 

@@ -125,6 +125,9 @@ impl Link {
         (state.abroad, state.peer_pid) = (abroad, peer_pid);
         state.peer_allows = welcome.transports;
         state.say(Message::Rejoined);
+        if state.policy.cpu_budget < 1.0 {
+            state.say_policy();
+        }
         for message in std::mem::take(&mut state.queued) {
             state.say(message);
         }

@@ -61,8 +61,8 @@ impl Link {
                 state.wished = Some((transport, why));
                 self.call_policy();
             }
-            Message::Policy { transports } => {
-                state.peer_allows = transports;
+            Message::Policy { transports, cpu_budget } => {
+                (state.peer_allows, state.peer_budget) = (transports, cpu_budget);
                 self.call_policy();
             }
             Message::Received { epoch, items } => {
@@ -136,11 +136,13 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use crossway_sys::socket::{SocketType, unix_pair};
 
     use super::*;
     use crate::net::wire::Wire;
-    use crate::{Directory, Options};
+    use crate::{Directory, Options, Policy};
 
     /// Ends a channel because its transport reports the peer's end. Before, the peer has sent `packets`, and the
     /// control thread has read the first `read` of them. Returns the last entry of the log.
@@ -165,6 +167,26 @@ mod tests {
         let last = link.lock().last_event().cloned();
         link.lock().wire = own;
         last
+    }
+
+    #[test]
+    fn the_accepting_end_learns_the_cpu_budget_of_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { directory: Directory::at(dir.path()), ..Options::default() };
+        let listener = options.clone().listen("budget").unwrap();
+        let budget = |cpu_budget| Policy { cpu_budget, ..Policy::default() };
+        let there = Options { policy: budget(0.25), ..options }.connect("budget", None).unwrap();
+        let here = listener.accept(None).unwrap();
+        let learns = |wanted: f64| {
+            let limit = Instant::now() + Duration::from_secs(10);
+            while here.link().lock().peer_budget != wanted {
+                assert!(Instant::now() < limit, "{}", here.link().lock().peer_budget);
+                std::thread::yield_now();
+            }
+        };
+        learns(0.25);
+        there.handle().set_policy(budget(0.5));
+        learns(0.5);
     }
 
     #[test]

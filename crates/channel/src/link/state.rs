@@ -108,6 +108,8 @@ pub(crate) struct State {
     pub(crate) policy: Policy,
     /// The transports that the peer's policy allows.
     pub(crate) peer_allows: Vec<Transport>,
+    /// The CPU budget of the peer's policy; 1 if it has not sent one.
+    pub(crate) peer_budget: f64,
     pub(crate) judge: Judge,
     /// A transport that the program at either end asked for and that has not been tried yet.
     pub(crate) wished: Option<(Transport, Reason)>,
@@ -156,6 +158,7 @@ impl State {
             subscribers: Vec::new(),
             policy: parts.policy.clone(),
             peer_allows: std::mem::take(&mut parts.peer_allows),
+            peer_budget: parts.peer_budget,
             judge: Judge::default(),
             wished: None,
             dropped: [false; 2],
@@ -165,6 +168,12 @@ impl State {
             left: false,
             over: false,
         }
+    }
+
+    /// Follower: tells the leader, which chooses the transport for both ends, this end's policy.
+    pub(crate) fn say_policy(&mut self) {
+        let (transports, cpu_budget) = (self.own_transports(), self.policy.cpu_budget);
+        self.say(Message::Policy { transports, cpu_budget });
     }
 
     /// Reads the next packet from the peer, and notes if it is goodbye.

@@ -129,6 +129,8 @@ impl Core {
             transport,
             policy: self.policy.clone(),
             peer_allows: hello.transports,
+            // A connector with a budget sends it next.
+            peer_budget: 1.0,
             sequences: (0, 0),
             held: VecDeque::new(),
             fin: false,

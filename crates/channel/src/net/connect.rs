@@ -145,6 +145,7 @@ fn connect_at(
         transport,
         policy: options.policy.clone(),
         peer_allows: welcome.transports,
+        peer_budget: 1.0,
         sequences: (0, 0),
         held: VecDeque::new(),
         fin: false,

@@ -126,18 +126,18 @@ struct Opening {
     /// Never use this transport (may be repeated)
     #[arg(long, value_name = "TRANSPORT")]
     forbid: Vec<Transport>,
-    /// CPU time that each end may spend on waiting, in percent of one CPU; below 100, it limits the use of shm-spin
+    /// CPU time that each end may spend on waiting, in percent of one CPU; below 100, it limits the use of shm-spin. The smaller value of the two ends applies
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0, value_parser = args::number)]
     cpu_budget: f64,
     /// Allow messages between hosts to be lost: they travel by UDP if the other end allows loss, too. No message may
     /// then exceed 1400 bytes [default: $CROSSWAY_CHANNEL_LOSSY]
     #[arg(long)]
     lossy: bool,
-    /// Do not switch; only report the switches that would be made
+    /// Do not switch; only report the switches that would be made (only at the listening end, which chooses)
     #[arg(long)]
     dry_run: bool,
-    /// File with the costs of messages on this machine, written by `crossway channel profile` [default:
-    /// $CROSSWAY_CHANNEL_PROFILE, or rough built-in figures]
+    /// File with the costs of messages on this machine, written by `crossway channel profile`; only the listening end's
+    /// file counts [default: $CROSSWAY_CHANNEL_PROFILE, or rough built-in figures]
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// Print each switch and the reason for it to standard error
