@@ -88,7 +88,7 @@ fn runs_are_found_by_latest_and_by_name_by_every_command() {
     assert!(compared.contains("slower"), "{compared}");
     assert_eq!(compared, text(&crossway(at, &["compare", "main", "latest"])));
     let refused = error(&crossway(at, &["compare", "latest"]));
-    assert!(refused.contains("no other run to compare with"), "{refused}");
+    assert!(refused.contains("there is no run later than"), "{refused}");
     let unknown = error(&crossway(at, &["rank", "mian"]));
     assert!(unknown.contains("no run 'mian'") && unknown.contains("a name: main"), "{unknown}");
     let elsewhere = tempfile::tempdir().expect("a folder");

@@ -126,7 +126,7 @@ fn two_parts_of_one_run_are_compared() {
     assert!(out.contains("pipe -> fifo") && out.contains("faster"), "{out}");
     let (_, err, code) = run(&["compare", path(&a)]);
     assert_eq!(code, 2);
-    assert!(err.contains("no other run to compare with"), "{err}");
+    assert!(err.contains("there is no run later than"), "{err}");
     let (_, err, code) = run(&["compare", path(&a), "--a", "colour=red", "--b", "size=64"]);
     assert_eq!(code, 2);
     assert!(err.contains("no input is called 'colour'") && err.contains("mechanism"), "{err}");

@@ -256,10 +256,13 @@ impl Compare {
             .or_else(|_| runs::find(Path::new(runs::LATEST)))
             .ok()
             .filter(|latest| latest.canonicalize().ok() != self.a.canonicalize().ok());
-        latest.context(
-            "there is no other run to compare with: name a second run, or select two parts of this run with --a and \
-             --b",
-        )
+        latest.with_context(|| {
+            format!(
+                "there is no run later than {} to compare it with: name a second run, or select two parts of this run \
+                 with --a and --b",
+                self.a.display()
+            )
+        })
     }
 
     fn terms(&self) -> Terms {
