@@ -58,7 +58,7 @@ pub struct ReportedError {
 pub struct ActResult {
     /// The error that ended the act, or the first error if the act continued after errors; null if there was none.
     pub error: Option<ReportedError>,
-    /// Whether a send with a deadline timed out within a second of the deadline; null if there was no such send, or if
+    /// Whether a send with a deadline failed at most a second after the deadline; null if there was no such send, or if
     /// it succeeded.
     pub deadline_kept: Option<bool>,
 }

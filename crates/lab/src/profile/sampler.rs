@@ -209,14 +209,14 @@ fn remedy() -> String {
     }
 }
 
-/// The first lines of perf's output, joined into one line.
+/// The last lines of perf's output, which name the error, joined into one line.
 fn quoted(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     if lines.is_empty() {
         return "no output".to_owned();
     }
-    lines[..lines.len().min(QUOTED_LINES)].join(" ")
+    lines[lines.len().saturating_sub(QUOTED_LINES)..].join(" ")
 }
 
 /// Stops perf and reads its data.
