@@ -153,13 +153,17 @@ impl Node {
     /// Accepts a connection request with a new socket of this kind, notifies the peer and returns the new socket's port.
     ///
     /// # Errors
-    /// [`SocketError::TooMany`]; the request is then lost, and the peer's connect times out.
+    /// [`SocketError::TooMany`]; the request is then refused.
     pub fn accept_request(
         &mut self,
         now: Nanos,
         kind: SocketKind,
         request: ConnectionRequest,
     ) -> Result<Port, SocketError> {
+        if let Err(full) = self.check_room() {
+            self.refuse_request(now, &request);
+            return Err(full);
+        }
         let new = self.complete_request(now, kind, request.message)?;
         self.run_local(now);
         Ok(new)
@@ -177,13 +181,13 @@ impl Node {
     ///
     /// # Errors
     /// [`SocketError::Unreachable`] if there is no receiver; [`SocketError::Invalid`] for a range whose bounds are out
-    /// of order, if a socket that is in no group gives no destination, or if there is no such socket.
+    /// of order, or if a socket that is in no group gives no destination; [`SocketError::BadSocket`].
     pub fn check_destination_for(
         &self,
         port: Port,
         dest: Option<Address>,
     ) -> Result<(), SocketError> {
-        match (&self.sockets.get(&port).ok_or(SocketError::Invalid)?.group, dest) {
+        match (&self.sockets.get(&port).ok_or(SocketError::BadSocket)?.group, dest) {
             (Some(group), dest) if group.reaches(dest) => Ok(()),
             (Some(_), _) => Err(SocketError::Unreachable),
             (None, Some(dest)) => self.check_destination(dest),

@@ -17,9 +17,7 @@ impl Node {
     /// # Errors
     /// [`SocketError::TooMany`].
     pub fn open(&mut self, kind: SocketKind) -> Result<Port, SocketError> {
-        if self.sockets.len() >= self.cfg.limits.sockets {
-            return Err(SocketError::TooMany);
-        }
+        self.check_room()?;
         loop {
             let port = Port(self.rng.next_u32());
             if port != Port(0) && !self.sockets.contains_key(&port) {
@@ -28,6 +26,15 @@ impl Node {
                 self.sockets.insert(port, socket);
                 return Ok(port);
             }
+        }
+    }
+
+    /// Checks that the node may have one more socket.
+    pub(super) fn check_room(&self) -> Result<(), SocketError> {
+        if self.sockets.len() < self.cfg.limits.sockets {
+            Ok(())
+        } else {
+            Err(SocketError::TooMany)
         }
     }
 
@@ -174,7 +181,7 @@ impl Node {
     /// # Errors
     /// [`SocketError::WouldBlock`] if there is no request; [`SocketError::Invalid`] if the socket does not listen;
     /// [`SocketError::NotSupported`] for connectionless kinds; [`SocketError::TooMany`] if the node has the maximum
-    /// number of sockets: the request is then lost, and the peer's connect times out; [`SocketError::BadSocket`].
+    /// number of sockets: the request remains in the queue, as with Linux; [`SocketError::BadSocket`].
     pub fn accept(&mut self, now: Nanos, port: Port) -> Result<(Port, SocketAddr), SocketError> {
         let socket = self.socket(port)?;
         let kind = socket.kind;
@@ -184,7 +191,11 @@ impl Node {
         if !matches!(socket.state, SocketState::Listening) {
             return Err(SocketError::Invalid);
         }
-        let request = socket.pop().ok_or(SocketError::WouldBlock)?;
+        if socket.is_empty() {
+            return Err(SocketError::WouldBlock);
+        }
+        self.check_room()?;
+        let request = self.socket(port)?.pop().ok_or(SocketError::WouldBlock)?;
         let described = crate::socket::describe(&request).ok_or(SocketError::WouldBlock)?;
         let new = self.complete_request(now, kind, request)?;
         self.run_local(now);

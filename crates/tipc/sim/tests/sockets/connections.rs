@@ -86,6 +86,31 @@ fn a_request_can_carry_the_first_message() {
 }
 
 #[test]
+fn a_request_waits_while_the_node_has_no_room_for_another_socket() {
+    let mut net = pair();
+    let listener = open(&mut net, B, SocketKind::Seqpacket);
+    net.with(B, |node, _| node.listen(listener)).unwrap().unwrap();
+    bind(&mut net, B, listener, 7, 7);
+    let client = open(&mut net, A, SocketKind::Seqpacket);
+    assert_eq!(send(&mut net, A, client, Some(SERVICE), b"first"), Ok(5));
+    net.run(Duration::from_millis(50));
+    let last = net.with(B, |node, _| {
+        let mut last = None;
+        while let Ok(port) = node.open(SocketKind::Rdm) {
+            last = Some(port);
+        }
+        last.expect("room for a socket")
+    });
+    let accept = |net: &mut Network| net.with(B, |node, now| node.accept(now, listener)).unwrap();
+    for _ in 0..2 {
+        assert_eq!(accept(&mut net).unwrap_err(), SocketError::TooMany);
+    }
+    net.with(B, |node, now| node.close(now, last.unwrap())).unwrap().unwrap();
+    let (server, _) = accept(&mut net).expect("the request is still there");
+    assert_eq!(recv(&mut net, B, server).unwrap().payload, b"first");
+}
+
+#[test]
 fn a_request_is_refused_or_times_out() {
     let mut net = pair();
     let client = open(&mut net, A, SocketKind::Stream);
