@@ -100,6 +100,16 @@ impl Ui {
         println!("{}{text}", " ".repeat(indent));
     }
 
+    /// Prints a paragraph to standard error, wrapped at spaces to its width.
+    pub(crate) fn tell(&self, text: &str) {
+        eprintln!("{}", wrap_indented(text, self.width_stderr, 0, 2));
+    }
+
+    /// Prints a note to standard error.
+    pub(crate) fn note(&self, text: &str) {
+        self.tell(&format!("note: {text}"));
+    }
+
     /// Wraps `text` in an SGR code (`1` bold, `2` dim, `31` red, `32` green, `33` yellow) if standard output is
     /// coloured.
     pub(crate) fn paint(&self, sgr: &str, text: &str) -> String {

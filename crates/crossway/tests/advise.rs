@@ -35,6 +35,12 @@ fn ready_questions_are_listed_and_printed() {
     let (code, out, err) = advise(&[file.to_str().expect("a name"), "--print"]);
     assert_eq!((code, &out), (Some(0), &changed), "{err}");
     assert_eq!(advise(&["camera", "--print", "--size", "x"]).0, Some(2));
+    // Options alone are a question, too.
+    let (code, alone, err) = advise(&["--size", "64", "--require", "pollable", "--print"]);
+    assert_eq!(code, Some(0), "{err}");
+    std::fs::write(&file, &alone).expect("written");
+    let (code, out, err) = advise(&[file.to_str().expect("a name"), "--print"]);
+    assert_eq!((code, &out), (Some(0), &alone), "{err}");
 }
 
 #[test]

@@ -11,13 +11,23 @@ use crate::plan::PlacementAxis;
 pub struct Unplaceable {
     /// The reason, in one sentence.
     pub why: String,
-    /// What to do instead.
+    /// What to do instead. If that is another value of a plan's key, the text begins with `set` and the key.
     pub remedy: String,
 }
 
 impl Unplaceable {
     fn new(why: impl Into<String>, remedy: &str) -> Self {
         Unplaceable { why: why.into(), remedy: remedy.to_owned() }
+    }
+
+    /// The reason, with the remedy if one can follow it in a question of `crossway advise`, which lacks most of a plan's
+    /// keys.
+    pub fn for_question(&self) -> String {
+        let key = self.remedy.strip_prefix("set ");
+        if key.is_some_and(|key| !key.starts_with("placement ")) {
+            return self.why.clone();
+        }
+        format!("{}; remedy: {}", self.why, self.remedy)
     }
 }
 

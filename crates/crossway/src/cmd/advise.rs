@@ -51,7 +51,7 @@ pub(crate) struct Advise {
     ready: bool,
     /// Print the question's file, for you to copy and adapt; if options change the question, print the changed
     /// question, without the file's comments
-    #[arg(long, requires = "question")]
+    #[arg(long)]
     print: bool,
     #[command(flatten)]
     asked: Box<Asked>,
@@ -154,7 +154,7 @@ impl Run for Advise {
         if !self.no_measure {
             sources.budget = Some(self.budget(least_time(&question, &sources)?)?);
         }
-        self.tell_starters(&admissible(&question, &sources.known)?.candidates);
+        self.tell_starters(&admissible(&question, &sources.known)?.candidates, ui);
         let quiet = self.json;
         let advice = if self.no_measure {
             advise(&question, &sources, &mut NoBench, &mut |_| {})
@@ -184,7 +184,7 @@ impl Run for Advise {
                 println!("\nThe answer as an HTML page: {}", path.display());
             }
         }
-        self.write_starter(&advice, &question)?;
+        self.write_starter(&advice, &question, ui)?;
         Ok(ui::verdict(advice.choice.is_some()))
     }
 }
@@ -239,7 +239,7 @@ impl Advise {
     }
 
     /// If `--code` was given, prints which candidates have starter programs. Called before time is spent on measuring.
-    fn tell_starters(&self, candidates: &[Candidate]) {
+    fn tell_starters(&self, candidates: &[Candidate], ui: &Ui) {
         let Some(language) = self.code else { return };
         let available = starter::available(language);
         let has = |c: &&Candidate| available.contains(&c.mechanism);
@@ -256,12 +256,12 @@ impl Advise {
                 count(candidates.len(), "candidate", "candidates")
             ),
         };
-        eprintln!("note: {text}");
+        ui.note(&text);
     }
 
     /// Writes the starter programs if `--code` was given and a mechanism is recommended. If the mechanism has no
     /// starter programs, they are for the best admissible candidate that has some.
-    fn write_starter(&self, advice: &Advice, question: &Question) -> anyhow::Result<()> {
+    fn write_starter(&self, advice: &Advice, question: &Question, ui: &Ui) -> anyhow::Result<()> {
         let (Some(language), Some(mechanism)) = (self.code, &advice.mechanism) else {
             return Ok(());
         };
@@ -276,7 +276,7 @@ impl Advise {
                  admissible candidate, only for {}",
                 available.join(", ")
             );
-            eprintln!("note: {text}");
+            ui.note(&text);
             return Ok(());
         };
         let dir = self.code_dir.clone().unwrap_or_else(|| PathBuf::from(&advice.name));
@@ -288,7 +288,7 @@ impl Advise {
                 "there are no starter programs for {mechanism} in this language; those written are for {subject}, the \
                  best admissible candidate that has them"
             );
-            eprintln!("note: {text}");
+            ui.note(&text);
         }
         if !self.json {
             println!(
@@ -360,7 +360,7 @@ impl Advise {
         };
         if !quiet {
             let most = sources.budget.unwrap_or_default();
-            eprintln!("Question: {}", question.sentence());
+            ui.tell(&format!("Question: {}", question.sentence()));
             eprintln!("Measuring takes at most about {:.0} s.", most.as_secs_f64());
         }
         let bench: &mut dyn Bench = &mut machine;

@@ -238,6 +238,24 @@ fn a_reason_that_concerns_all_candidates_is_given_once() {
     assert!(why.contains("pipe, fifo, uds-stream and "), "{why}");
 }
 
+#[test]
+fn remedies_that_change_a_plan_are_not_given_to_a_question() {
+    for place in ["other-host", "other-container"] {
+        let asked = question(&format!("size_bytes = 64\nwhere = \"{place}\""));
+        let few = ["pipe", "tcp", "tipc-node-stream", "shm-futex"].map(registry::find);
+        let few = few.into_iter().map(|found| Entry::Mechanism(found.expect("there")));
+        let mut found = field(&asked, &NOTHING_KNOWN, few);
+        exclude_impossible(&asked, &mut found).expect("a plan");
+        assert!(!found.ruled_out.is_empty(), "{place}");
+        for out in &found.ruled_out {
+            assert!(!out.why.contains("remedy"), "{place}: {out:?}");
+        }
+    }
+    // A remedy that a question can follow.
+    let why = answer("size_bytes = 64\nplacement = { cpus = { a = 8190, b = 8191 } }", &[]);
+    assert!(why.abstained.is_some_and(|why| why.contains("; remedy: choose CPUs")));
+}
+
 /// The plan that measures pipe and TCP for a question.
 fn plan_of(text: &str) -> crate::plan::Plan {
     let asked = question(text);

@@ -155,7 +155,7 @@ fn exclude_impossible(
         match excluded {
             None => kept.push(candidate),
             Some((case, why)) => {
-                let why = format!("{}; remedy: {}", why.why, why.remedy);
+                let why = why.for_question();
                 match reasons.iter_mut().find(|(reason, _)| *reason == why) {
                     Some((_, concerned)) => concerned.push(candidate.label()),
                     None => reasons.push((why.clone(), vec![candidate.label()])),
