@@ -19,6 +19,8 @@ fn taken(mechanism: &str) -> Vec<FaultRecord> {
     assert!(output.status.success(), "{output:?}");
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(table.contains(mechanism) && table.contains("left behind"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    assert!(table.contains(" outcome ") && table.contains(" wrong length "), "{table}");
     read_faults(&file).expect("fault records")
 }
 

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use comfy_table::{ContentArrangement, Table, presets};
 use crossway_lab::faults::{
     self, FAULTS, Fault, FaultEvent, FaultRecord, FaultSummary, MatrixError, Options, Outcome,
     Remover, Summary, read_faults,
@@ -19,6 +18,7 @@ use super::Run;
 use crate::args;
 use crate::output;
 use crate::progress::Steps;
+use crate::table::{Align, Grid, Tone};
 use crate::ui::{self, Ui};
 
 /// Kill, stop and starve one end of each mechanism and contender, and record what the other end observes
@@ -140,8 +140,8 @@ fn taken(options: &Options) -> Result<Vec<FaultRecord>, MatrixError> {
     })
 }
 
-/// The columns of the table after the column of mechanisms, each with the faults that it summarises.
-const COLUMNS: [(&str, &[Fault]); 8] = [
+/// The rows of each mechanism in the table, each with the faults that it summarises.
+const FAULT_KINDS: [(&str, &[Fault]); 8] = [
     ("killed", &[Fault::Kill]),
     ("stopped", &[Fault::Stop]),
     ("garbage", &[Fault::Garbage]),
@@ -153,96 +153,107 @@ const COLUMNS: [(&str, &[Fault]); 8] = [
 ];
 
 fn print(ui: &Ui, records: &[FaultRecord]) {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    let head = COLUMNS.iter().map(|(name, _)| *name);
-    table.set_header(["mechanism"].into_iter().chain(head).chain(["left behind"]));
     let rows = faults::summaries(records);
     let (measured, missing): (Vec<_>, Vec<_>) =
         rows.iter().partition(|row| row.faults.values().any(|fault| fault.attempts > 0));
-    for row in &measured {
-        let mut cells = vec![row.mechanism.clone()];
-        for (_, faults) in COLUMNS {
-            let of_it: Vec<_> = faults.iter().filter_map(|f| row.faults.get(f)).collect();
-            cells.push(words(ui, &of_it));
-        }
-        cells.push(left_behind(row));
-        table.add_row(cells);
-    }
-    println!("{table}");
-    println!(
-        "\nEach cell shows the worst outcome of all attempts, and the median and longest time from the fault to the\n\
-         survivor's error. A full queue is reported at the send's deadline, after 50 ms. Lost: messages that a send\n\
-         call accepted but that were never received, including one that a killed process had sent in part. Not sent:\n\
-         messages that were received although nobody had sent them. {}; --json prints them.",
-        count(records.len(), "record", "records")
+    println!("{}", table(&measured).text(ui));
+    println!();
+    ui.print_wrapped(
+        0,
+        &format!(
+            "Each row shows the worst outcome of all attempts, and the median and longest time from the fault to the \
+             survivor's error. A full queue is reported at the send's deadline, after 50 ms. Lost: messages that a \
+             send call accepted but that were never received, including one that a killed process had sent in part. \
+             Not sent: messages that were received although nobody had sent them. Faults that were not tried are not \
+             listed. {}; --json prints them.",
+            count(records.len(), "record", "records")
+        ),
     );
     for row in missing {
         let reason = row.faults.values().find_map(|f| f.reason.clone()).unwrap_or_default();
-        println!("not tested: {}: {reason}", row.mechanism);
+        ui.print_wrapped(0, &format!("not tested: {}: {reason}", row.mechanism));
     }
     for record in records.iter().filter(|r| r.status == Status::Failed) {
-        println!(
-            "{} {} {:?} {:?} ({:?}): {}",
-            ui.paint("31", "failed"),
+        let text = format!(
+            "{} {:?} {:?} ({:?}): {}",
             record.mechanism,
             record.fault,
             record.state,
             record.affected,
             record.reason.as_deref().unwrap_or_default()
         );
+        ui.print_noted("31", "failed", &text);
     }
 }
 
-fn words(ui: &Ui, faults: &[&FaultSummary]) -> String {
-    let Some(worst) = faults.iter().filter_map(|f| f.worst).max() else {
-        return "-".to_owned();
+/// Makes the table: one block of rows per mechanism, one row per kind of fault.
+fn table(measured: &[&Summary]) -> Grid {
+    let texts = ["mechanism", "fault", "outcome"].map(|head| (head, Align::Left));
+    let figures = ["median", "longest", "lost", "not sent"].map(|head| (head, Align::Right));
+    let mut grid = Grid::new(texts.into_iter().chain(figures));
+    for row in measured {
+        let mut name = row.mechanism.clone();
+        for (fault, faults) in FAULT_KINDS {
+            let of_it: Vec<_> = faults.iter().filter_map(|f| row.faults.get(f)).collect();
+            let Some([outcome, figures @ ..]) = cells(&of_it) else { continue };
+            let texts = [std::mem::take(&mut name), fault.to_owned()];
+            let texts = texts.map(|text| (text, Tone::Plain));
+            grid.toned_row(texts.into_iter().chain([outcome]).chain(figures));
+        }
+        for (at, what) in left_behind(row).into_iter().enumerate() {
+            let head = if at == 0 { "left behind" } else { "" };
+            let cells = [std::mem::take(&mut name), head.to_owned(), what];
+            grid.row(cells.into_iter().chain(["", "", "", ""].map(str::to_owned)));
+        }
+    }
+    grid
+}
+
+/// The outcome of these faults, the median and longest time to the survivor's error, and the numbers of messages that
+/// were lost and that nobody had sent; `None` if none of the faults was tried.
+fn cells(faults: &[&FaultSummary]) -> Option<[(String, Tone); 5]> {
+    let worst = faults.iter().filter_map(|f| f.worst).max()?;
+    let (tone, word) = match worst {
+        Outcome::Unaffected => (Tone::Good, "unaffected"),
+        Outcome::Resumed => (Tone::Good, "resumed"),
+        Outcome::Detected => (Tone::Good, "detected"),
+        Outcome::Unnoticed => (Tone::Unsure, "unnoticed"),
+        Outcome::Hung => (Tone::Bad, "hung"),
+        Outcome::Deceived => (Tone::Bad, "deceived"),
+        Outcome::Died => (Tone::Bad, "died"),
     };
-    let (sgr, word) = match worst {
-        Outcome::Unaffected => ("32", "unaffected"),
-        Outcome::Resumed => ("32", "resumed"),
-        Outcome::Detected => ("32", "detected"),
-        Outcome::Unnoticed => ("33", "unnoticed"),
-        Outcome::Hung => ("31", "hung"),
-        Outcome::Deceived => ("31", "deceived"),
-        Outcome::Died => ("31", "died"),
-    };
-    let mut text = ui.paint(sgr, word);
     let hung: usize = faults.iter().map(|f| f.hung).sum();
     let attempts: usize = faults.iter().map(|f| f.attempts).sum();
-    if hung > 0 && hung < attempts {
-        text = format!("{text} {hung} of {attempts}");
-    }
+    let word = match hung {
+        1.. if hung < attempts => format!("{word} {hung} of {attempts}"),
+        _ => word.to_owned(),
+    };
     let longest = faults.iter().filter_map(|f| f.detected_after_ns_max).max();
     let median = faults.iter().filter_map(|f| f.detected_after_ns_median).reduce(f64::max);
-    if let (Some(median), Some(longest)) = (median, longest) {
-        text = format!("{text}\n{}, {}", time(median), time(longest as f64));
-    }
-    let lost: u64 = faults.iter().map(|f| f.sent_lost).sum();
-    let not_sent: u64 = faults.iter().map(|f| f.received_not_sent).sum();
-    if lost > 0 {
-        text = format!("{text}\nlost {lost}");
-    }
-    if not_sent > 0 {
-        text = format!("{text}\nnot sent {not_sent}");
-    }
-    text
+    let number = |n: u64| if n == 0 { String::new() } else { n.to_string() };
+    let plain = |text: String| (text, Tone::Plain);
+    Some([
+        (word, tone),
+        plain(median.map_or_else(String::new, time)),
+        plain(longest.map_or_else(String::new, |ns| time(ns as f64))),
+        plain(number(faults.iter().map(|f| f.sent_lost).sum())),
+        plain(number(faults.iter().map(|f| f.received_not_sent).sum())),
+    ])
 }
 
-fn left_behind(row: &Summary) -> String {
+fn left_behind(row: &Summary) -> Vec<String> {
     if !row.looked_for_leftovers {
-        return "not checked".to_owned();
+        return vec!["not checked".to_owned()];
     }
     if row.left_behind.is_empty() {
-        return "nothing".to_owned();
+        return vec!["nothing".to_owned()];
     }
     let remover = |remover| match remover {
         Remover::Survivor => "the survivor",
         Remover::LeaseSweep => "crossway's leases",
         Remover::ByHand => "manual clean-up",
     };
-    let lines = row.left_behind.iter().map(|l| format!("{:?}: {}", l.kind, remover(l.remover)));
-    lines.collect::<Vec<_>>().join("\n")
+    row.left_behind.iter().map(|l| format!("{:?}: {}", l.kind, remover(l.remover))).collect()
 }
 
 /// Formats a duration, rounded up to a multiple of 10 seconds.

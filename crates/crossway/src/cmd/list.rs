@@ -63,7 +63,7 @@ impl Run for List {
         for row in &rows {
             if let Probe::Missing { why, remedy } = &row.probe {
                 let word = if row.caps.is_some() { "missing" } else { "not measured" };
-                println!("{} {}: {why}; {remedy}", ui.paint("33", word), row.id);
+                ui.print_noted("33", word, &format!("{}: {why}; {remedy}", row.id));
             }
         }
         Ok(ExitCode::SUCCESS)
