@@ -14,6 +14,10 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, P
 
 use crate::ui::Ui;
 
+/// Number of units that must be finished before the time left is estimated: the first trial includes the preparations,
+/// and a single one says little about the others.
+const ESTIMATE_FROM: u64 = 3;
+
 /// Minimum time between two progress lines if there is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
 
@@ -54,8 +58,8 @@ impl Lines {
         }
         self.last = Instant::now();
         let mut line = format!("{over} of {all} {}", self.unit);
-        // Before the first unit is finished, there is nothing to estimate from.
-        if let Some(each) = (self.begun.elapsed().as_millis() as u64).checked_div(over) {
+        if over >= ESTIMATE_FROM {
+            let each = self.begun.elapsed().as_millis() as u64 / over;
             line.push_str(&format!(", about {} left", human(each * (all - over))));
         }
         Some(line)
@@ -279,10 +283,9 @@ fn bar(trials: u64, colour: bool) -> ProgressBar {
     bar
 }
 
-/// Formats the estimated time left, `eta`, for the bar; empty before the first trial is finished, because there is
-/// nothing to estimate from.
+/// Formats the estimated time left, `eta`, for the bar; empty before [`ESTIMATE_FROM`] trials are finished.
 fn left(over: u64, eta: Duration) -> String {
-    if over == 0 { String::new() } else { format!("  {:#} left", HumanDuration(eta)) }
+    if over < ESTIMATE_FROM { String::new() } else { format!("  {:#} left", HumanDuration(eta)) }
 }
 
 #[cfg(test)]
@@ -290,18 +293,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_estimated_before_the_first_trial_is_finished() {
+    fn nothing_is_estimated_before_a_few_trials_are_finished() {
         assert_eq!(left(0, Duration::ZERO), "");
-        assert_eq!(left(1, Duration::from_secs(30)), "  30s left");
+        assert_eq!(left(1, Duration::from_secs(300)), "");
+        assert_eq!(left(3, Duration::from_secs(30)), "  30s left");
     }
 
     #[test]
     fn a_line_says_how_far_the_work_is_only_when_one_is_due() {
         let mut lines = Lines::new("trials");
         assert_eq!(lines.after(1, 4, EVERY), None);
-        let line = lines.after(2, 4, Duration::ZERO).unwrap();
-        assert!(line.starts_with("2 of 4 trials, about"), "{line}");
-        assert!(lines.after(3, 4, Duration::ZERO).is_some());
+        assert_eq!(lines.after(1, 4, Duration::ZERO).unwrap(), "1 of 4 trials");
+        let line = lines.after(3, 4, Duration::ZERO).unwrap();
+        assert!(line.starts_with("3 of 4 trials, about"), "{line}");
         // The result follows the last one, so no line is due.
         assert_eq!(lines.after(4, 4, Duration::ZERO), None);
         let faults = Lines::new("faults").after(0, 900, Duration::ZERO).unwrap();

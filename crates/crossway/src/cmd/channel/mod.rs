@@ -56,6 +56,9 @@ enum What {
         file: Option<PathBuf>,
     },
     /// Ask all open channels of a name to switch to another transport
+    ///
+    /// This is a single switch: the policy goes on to choose, and switches back when another transport is cheaper. To
+    /// keep a transport, let a program pin it (`crossway channel listen NAME --pin TRANSPORT`).
     Switch {
         /// Name of the channels
         name: String,
