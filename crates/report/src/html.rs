@@ -193,6 +193,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
             answers => Value::from(Serde(Answers::of(&run.summary))),
             has_best => blocks::have_best(&blocks),
             has_noise => blocks::have_noise(&blocks),
+            noise => crate::terminal::NOISE,
             late => blocks::have_column(&blocks, LATE).then_some(LATE_EXPLAINED),
             blocks => Value::from(Serde(blocks)),
             settings_left_out,

@@ -240,7 +240,7 @@ fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
 }
 
 /// Explains the column "Noise".
-const NOISE: &str = "half the width of the 95 % interval, in percent of the median, of the round trip and of the \
+pub(crate) const NOISE: &str = "half the width of the 95 % interval, in percent of the median, of the round trip and of the \
                      throughput, in this order if both were measured; the interval may reach further to one side, \
                      and other figures may have wider intervals";
 
