@@ -132,16 +132,7 @@ fn change(a: &Profile, b: &Profile) -> Option<String> {
 
 /// Returns a table of what the kernel counted for each role. The counts exist even if no samples could be taken.
 pub fn counted(profiles: &[Profile]) -> Sheet {
-    let heads = [
-        "Role",
-        "CPU",
-        "User",
-        "System",
-        "Asleep or waiting for a CPU",
-        "Voluntary switches",
-        "Involuntary switches",
-        "Page faults",
-    ];
+    let heads = ["Role", "CPU", "User", "System", "Not running", "Switches", "Page faults"];
     let mut rows = Vec::new();
     for profile in profiles {
         for role in &profile.roles {
@@ -155,6 +146,11 @@ pub fn counted(profiles: &[Profile]) -> Sheet {
             let whole = role.user_ns.is_none();
             let asleep = 100.0 * (1.0 - role.cpu_ns as f64 / role.wall_ns.max(1) as f64);
             let counts = |count| if whole { Cell::text("–") } else { rate(count) };
+            let (asked, forced) = (role.switches_voluntary, role.switches_involuntary);
+            let mut switches = counts(asked + forced);
+            if !whole {
+                switches.text = format!("{} / {}", rate(asked).text, rate(forced).text);
+            }
             rows.push(Row {
                 class: None,
                 cells: vec![
@@ -162,9 +158,8 @@ pub fn counted(profiles: &[Profile]) -> Sheet {
                     per(Some(role.cpu_ns)),
                     per(role.user_ns),
                     per(role.system_ns),
-                    Cell::text(format!("{:.0} % of the time", asleep.max(0.0))),
-                    counts(role.switches_voluntary),
-                    counts(role.switches_involuntary),
+                    Cell::text(format!("{:.0} %", asleep.max(0.0))),
+                    switches,
                     counts(role.faults),
                 ],
             });
@@ -175,7 +170,11 @@ pub fn counted(profiles: &[Profile]) -> Sheet {
         heads: heads.map(str::to_owned).to_vec(),
         rows,
         sortable: false,
-        notes: Vec::new(),
+        notes: vec![
+            "Not running: the share of the time in which the role slept or waited for a CPU. Switches: voluntary / \
+             involuntary."
+                .to_owned(),
+        ],
     }
 }
 
