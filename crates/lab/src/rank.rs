@@ -182,6 +182,18 @@ pub struct Rankings {
     pub alone: Vec<Alone>,
     /// Settings whose trials are all degraded, in readable form; they have no ranking.
     pub degraded: Vec<String>,
+    /// Settings in which no trial has a figure by which it could be ranked; they have no ranking.
+    #[serde(default)]
+    pub without_figures: Vec<WithoutFigures>,
+}
+
+/// A setting in which no trial has a figure by which it could be ranked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WithoutFigures {
+    /// The setting, in readable form.
+    pub setting: String,
+    /// Why a trial has none, from its record; null if the record does not say.
+    pub why: Option<String>,
 }
 
 /// A setting in which a single mechanism was measured.
@@ -225,7 +237,7 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
         }
     }
     let mut rankings = Vec::new();
-    let (mut keys, mut alone) = (Vec::new(), Vec::new());
+    let (mut keys, mut alone, mut without_figures) = (Vec::new(), Vec::new(), Vec::new());
     for (((key, class), members), degraded) in groups.into_iter().zip(left_out) {
         let setting = format!("{}, {}", key.label(), class.name());
         if let [only] = members[..] {
@@ -235,6 +247,15 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
         }
         let trials: Vec<&Record> = members.iter().flat_map(|c| c.records.iter().copied()).collect();
         let speed = Speed::common_to(&trials[0].inputs.workload, &trials);
+        let by_speed = places(&members, |r| speed.of(r), speed.more_is_better());
+        let by_bits_per_cpu_s =
+            places(&members, |r| r.cost.map(|c| c.bits_per_cpu_s).filter(|bits| *bits > 0.0), true);
+        if by_speed.is_empty() && by_bits_per_cpu_s.is_empty() {
+            let field = if speed == Speed::MsgsPerS { "throughput" } else { "latency_ns" };
+            let why = trials.iter().find_map(|r| r.nulls.get(field).cloned());
+            without_figures.push(WithoutFigures { setting, why });
+            continue;
+        }
         rankings.push(Ranking {
             setting,
             inputs: cases::FIELD_NAMES
@@ -245,17 +266,13 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
             wait_class: class,
             speed,
             degraded,
-            by_speed: places(&members, |r| speed.of(r), speed.more_is_better()),
-            by_bits_per_cpu_s: places(
-                &members,
-                |r| r.cost.map(|c| c.bits_per_cpu_s).filter(|bits| *bits > 0.0),
-                true,
-            ),
+            by_speed,
+            by_bits_per_cpu_s,
         });
         keys.push((key, class));
     }
     let reversals = reversals(&rankings, &keys);
-    Rankings { rankings, reversals, alone, degraded }
+    Rankings { rankings, reversals, alone, degraded, without_figures }
 }
 
 /// The name of a mechanism in a ranking, followed by its way of waiting if that is hybrid, e.g. `hybrid-20us`.

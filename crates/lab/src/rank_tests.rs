@@ -66,6 +66,21 @@ fn spinning_and_blocking_never_share_a_ranking() {
 }
 
 #[test]
+fn a_setting_whose_trials_have_no_figure_is_no_ranking() {
+    let mut records = samples::trials("pipe", 64, &five(1000), 400.0);
+    records.extend(samples::trials("fifo", 64, &five(500), 300.0));
+    for record in &mut records {
+        record.latency_ns.clear();
+        record.cost = None;
+        record.nulls.insert("latency_ns".to_owned(), "two clocks".to_owned());
+    }
+    let ranked = rank(&records);
+    assert!(ranked.rankings.is_empty(), "{ranked:?}");
+    assert_eq!(ranked.without_figures.len(), 1);
+    assert_eq!(ranked.without_figures[0].why.as_deref(), Some("two clocks"));
+}
+
+#[test]
 fn a_setting_with_one_mechanism_is_no_ranking() {
     let ranked = rank(&samples::trials("pipe", 64, &five(1000), 1.0));
     assert_eq!((ranked.rankings.len(), ranked.alone.len()), (0, 1));

@@ -378,9 +378,9 @@ fn name(summary: &Summary, entry: &Entry) -> String {
 fn figure(metric: Metric, entry: &Entry) -> String {
     let f = &entry.figure;
     let value = metric.quantity().show(f.value);
-    format!(
-        "{value} (median of {} trials, 95 % interval {})",
-        f.n,
-        metric.quantity().show_interval(f.value, f.low, f.high)
-    )
+    let interval = match metric.quantity().show_interval(f.value, f.low, f.high) {
+        same if same == value => "with the same digits".to_owned(),
+        interval => interval,
+    };
+    format!("{value} (median of {} trials, 95 % interval {interval})", f.n)
 }

@@ -122,6 +122,16 @@ impl Run for Rank {
             );
             ui.print_noted("1", "note", &text);
         }
+        if let [first, ..] = &rankings.without_figures[..] {
+            let n = rankings.without_figures.len();
+            let why = first.why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+            let text = format!(
+                "{} no figure to rank by, for example \"{}\"{why}",
+                count(n, "setting has", "settings have"),
+                first.setting
+            );
+            ui.print_noted("1", "note", &text);
+        }
         for reversal in &rankings.reversals {
             let by = match reversal.by {
                 By::Speed => "speed",

@@ -108,13 +108,27 @@ fn shown(figure: &Figure) -> (String, String, String) {
 /// Returns the reason for the verdict and, for an undecided one, what would decide it.
 fn why(study: &Study, finding: &Finding) -> String {
     let why = sentence(&finding.why);
-    let needed = match finding.trials_needed {
-        None if finding.lacks_trials() => Some(TRIALS_AT_LEAST as u32),
-        needed => needed,
-    };
-    match (finding.verdict, needed) {
+    let least = TRIALS_AT_LEAST as u32;
+    // So few trials do not show that this number would decide the claim.
+    if finding.verdict == Verdict::Undecided
+        && finding.lacks_trials()
+        && finding.trials_needed.is_none_or(|n| n <= study.trials.max(least))
+    {
+        let more = if study.trials < least { least } else { 2 * study.trials };
+        let lost = if study.trials < least {
+            ""
+        } else {
+            " Some of the plan's trials are missing or degraded: resume the run if it was interrupted."
+        };
+        return format!(
+            "{why} At least {least} trials per case are needed, and more may be.{lost} To measure more: \
+             `crossway measure {} --trials {more}`",
+            study.plan
+        );
+    }
+    match (finding.verdict, finding.trials_needed) {
         (Verdict::Undecided, Some(n)) if n <= study.trials => format!(
-            "{why} The plan's {} trials per case would decide it, but some are missing or degraded. Resume the run if \
+            "{why} The plan's {} trials per case may decide it, but some are missing or degraded. Resume the run if \
              it was interrupted, or measure more trials: `crossway measure {} --trials {}`",
             study.trials,
             study.plan,

@@ -115,6 +115,8 @@ fn trials_that_were_lost_are_not_asked_for_again_by_the_same_number() {
     let text = terminal::terminal(&run, false, 500);
     let line = text.lines().find(|line| line.contains("- E11 drop")).expect("it is listed");
     assert!(line.contains("missing or degraded") && line.contains("--trials 10"), "{line}");
+    // Three trials do not show that five would decide it.
+    assert!(line.contains("At least 5 trials") && !line.contains("would decide"), "{line}");
 }
 
 #[test]
