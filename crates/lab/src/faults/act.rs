@@ -43,6 +43,8 @@ pub(super) mod phase {
     pub(crate) const REACHED: u64 = 2;
     /// The channel never became full.
     pub(crate) const NEVER: u64 = 3;
+    /// A send failed before the channel was full.
+    pub(crate) const FAILED: u64 = 4;
 }
 
 /// Creates the file in which a role stores its progress.
@@ -212,7 +214,7 @@ impl<M: Mechanism> Actor<'_, M> {
                 }
                 Err(error) => {
                     self.record_send_error(&error, begin);
-                    self.progress.write(&self.file);
+                    self.phase(phase::FAILED);
                     return false;
                 }
             }

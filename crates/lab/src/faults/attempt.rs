@@ -340,10 +340,14 @@ impl Bench<'_> {
 fn fill(actor: &mut Actor) -> Result<(), NoObservation> {
     actor.act(Act::FillUp)?;
     actor.wait_until(|p| p.phase >= phase::REACHED)?;
-    if actor.progress().phase == phase::NEVER {
-        return Err(NoObservation::skipped(
+    match actor.progress().phase {
+        phase::NEVER => Err(NoObservation::skipped(
             "the channel never became full: it drops messages or accepts a very large number of them",
-        ));
+        )),
+        phase::FAILED => Err(NoObservation::Failed(
+            "a send failed before the channel was full, in which state the fault is injected"
+                .to_owned(),
+        )),
+        _ => actor.wait_until_waiting(),
     }
-    actor.wait_until_waiting()
 }
