@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::inputs::Workload;
+use crate::record::Span;
 use crate::record::Status;
 use crate::samples;
 

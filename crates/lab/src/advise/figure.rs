@@ -222,6 +222,7 @@ impl GoalVerdict {
         let Some(l) = self.lacking else { return "undecided: too few samples".to_owned() };
         let how_many = match l.of - l.trials {
             0 => format!("each of the {} trials has", l.of),
+            _ if l.trials == 1 => format!("1 of {} trials has", l.of),
             _ => format!("{} of {} trials have", l.trials, l.of),
         };
         let beyond = match l.beyond {
