@@ -183,7 +183,7 @@ pub unsafe extern "C" fn cchannel_connect(
 /// Sends a message.
 ///
 /// # Safety
-/// `channel` is open; `bytes` points to `length` bytes, or `length` is 0.
+/// `channel` is NULL or open; `bytes` points to `length` bytes, or `length` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cchannel_send(
     channel: *const Cchannel,
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn cchannel_send(
 /// Receives a message; returns its length or a negative errno.
 ///
 /// # Safety
-/// `channel` is open; `buffer` points to `size` bytes, or `size` is 0.
+/// `channel` is NULL or open; `buffer` points to `size` bytes, or `size` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cchannel_recv(
     channel: *const Cchannel,
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn cchannel_recv(
 /// `pollable`.
 ///
 /// # Safety
-/// `channel` is open.
+/// `channel` is NULL or open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cchannel_poll_fd(channel: *const Cchannel) -> c_int {
     // SAFETY: as the caller promises.
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn cchannel_poll_fd(channel: *const Cchannel) -> c_int {
 /// Returns the name of the transport in use; `closed` if `channel` is NULL.
 ///
 /// # Safety
-/// `channel` is open.
+/// `channel` is NULL or open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cchannel_transport(channel: *const Cchannel) -> *const c_char {
     // SAFETY: as the caller promises.
@@ -306,7 +306,7 @@ pub unsafe extern "C" fn cchannel_transport(channel: *const Cchannel) -> *const 
 /// Switches to a transport.
 ///
 /// # Safety
-/// `channel` is open; `name` is a NUL-terminated string.
+/// `channel` is NULL or open; `name` is a NUL-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cchannel_switch(
     channel: *const Cchannel,
