@@ -43,8 +43,8 @@ pub(crate) struct Compare {
     #[command(flatten)]
     filters: Filters,
     /// With slower:5%, for example, exit with status 1 if a figure is slower by more than 5 %, if the trials do not
-    /// decide that, if a trial of B failed, or if a case has figures only in A; it is an error if B has no trial
-    /// besides those of A
+    /// decide that, if a trial of B failed, or if a case has figures only in A; it is an error if all trials of B are
+    /// in A, too
     #[arg(long, value_name = "slower:PERCENT")]
     fail_on: Option<FailOn>,
     /// With --fail-on: accept figures that the trials leave undecided, and cases with figures only in A, except cases

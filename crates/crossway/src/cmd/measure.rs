@@ -83,7 +83,8 @@ pub(crate) struct Measure {
     /// Folder in which a folder for the run is created
     #[arg(short, long, value_name = "DIR", default_value = runs::OUT)]
     out: PathBuf,
-    /// Print the outcome (folder, numbers of trials and goals) as JSON; with --list or --dry-run, the cases
+    /// Print the outcome (the folder, and the numbers of trials and goals with each result) as JSON; with --list or
+    /// --dry-run, the cases
     #[arg(long)]
     json: bool,
 }

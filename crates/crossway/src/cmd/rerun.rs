@@ -25,7 +25,7 @@ pub(crate) struct Rerun {
     /// Folder in which a folder for the new run is created
     #[arg(short, long, value_name = "DIR", default_value = "out")]
     out: PathBuf,
-    /// Print the outcome (folder, numbers of trials and goals) as JSON
+    /// Print the outcome as JSON: the folder, and the numbers of trials and goals with each result
     #[arg(long)]
     json: bool,
 }

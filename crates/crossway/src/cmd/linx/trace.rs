@@ -30,7 +30,7 @@ pub(super) struct TraceTo {
     /// Keep at most this many bytes of each signal's payload
     #[arg(long, value_name = "BYTES", default_value_t = 256, value_parser = payload)]
     payload: usize,
-    /// At the end, print the numbers of written and dropped records as JSON
+    /// At the end, print the numbers of written, lost and invalid records as JSON, unless FILE is -
     #[arg(long)]
     json: bool,
 }
@@ -111,7 +111,7 @@ impl TraceTo {
             eprintln!("{} written to {}", records(written), self.file.display());
         }
         if lost > 0 {
-            eprintln!("{} lost: not all could be written as fast as they arrived", records(lost));
+            eprintln!("{} lost: the output could not be written fast enough", records(lost));
         }
         if invalid > 0 {
             eprintln!("{} left out: not well-formed", records(invalid));

@@ -106,7 +106,7 @@ fn report(
         eprintln!("{} written to {}", counted(written), file.display());
     }
     if lost > 0 {
-        eprintln!("{} lost: not all could be written as fast as they arrived", counted(lost));
+        eprintln!("{} lost: the output could not be written fast enough", counted(lost));
     }
     if let Some(port) = odd_port {
         eprintln!(
