@@ -20,7 +20,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 
-/// Trials per random half, as many as the presets use.
+/// Trials per random half, as many as most presets use.
 const TRIALS: usize = 5;
 /// Number of random halves.
 const DRAWS: usize = 400;

@@ -111,10 +111,10 @@ pub struct ComparisonReport {
     pub only_in_a: Vec<String>,
     /// Cases of which trials ran only in B, or that have figures only in B.
     pub only_in_b: Vec<String>,
-    /// Cases of A with failed trials, with their number and the reason.
+    /// Cases of A with failed trials, each with the number of these trials and the reason of the first failure.
     #[serde(default)]
     pub failed_in_a: Vec<String>,
-    /// Cases of B with failed trials, with their number and the reason.
+    /// Cases of B with failed trials, each with the number of these trials and the reason of the first failure.
     pub failed_in_b: Vec<String>,
     /// Matched cases that have figures on both sides but no figure in common, each with the reason.
     #[serde(default)]

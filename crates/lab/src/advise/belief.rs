@@ -35,9 +35,9 @@ struct Seen {
 
 /// A possible spread between the candidates.
 struct Spread {
-    /// Standard deviation of the candidates' true costs, in logarithms.
+    /// Standard deviation of the logarithms of the candidates' true costs.
     sd: f64,
-    /// Common mean of the candidates' costs in logarithms, given this spread.
+    /// Common mean of the logarithms of the candidates' costs, given this spread.
     middle: f64,
     /// Standard deviation of the common mean.
     middle_sd: f64,
@@ -104,7 +104,7 @@ impl Beliefs {
         Beliefs { seen, near, spreads: Spread::all(&together) }
     }
 
-    /// Draws one combination of true costs, in logarithms, from their joint probability distribution.
+    /// Draws the logarithms of one combination of true costs from their joint probability distribution.
     fn draw(&self, random: &mut Pcg64Mcg) -> Vec<f64> {
         let all: f64 = self.spreads.iter().map(|s| s.weight).sum();
         let mut rest = random.random_range(0.0..all);

@@ -220,7 +220,7 @@ fn why_unknown(facts: &[Fact]) -> String {
     let first = facts.first().map_or("", |fact| fact.basis.as_str());
     match facts.iter().all(|fact| fact.basis == first) {
         true => format!(": {first}"),
-        false => format!(". For the first candidate: {first}"),
+        false => format!(". The reason for the first candidate: {first}"),
     }
 }
 

@@ -235,7 +235,8 @@ pub const COLUMNS: &[Column] = columns! {
     "packets_per_msg" Real "packets in both directions per message, round trip or exchange"
         |r| r.packets.map(|p| p.per_msg);
     "msgs_per_packet" Real "messages per forward packet" |r| r.packets.map(|p| p.msgs_per_packet);
-    "reverse_per_forward" Real "backward packets per forward packet" |r| r.packets.and_then(|p| p.reverse_per_forward);
+    "reverse_per_forward" Real "packets in the reverse direction per forward packet"
+        |r| r.packets.and_then(|p| p.reverse_per_forward);
     "transport_sent" Count "segments or packets sent by the transport protocols"
         |r| (!r.retransmissions.is_empty()).then(|| r.retransmissions.iter().map(|t| t.sent).sum());
     "transport_again" Count "segments or packets that the transport protocols retransmitted"

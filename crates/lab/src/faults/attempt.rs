@@ -241,7 +241,7 @@ impl Bench<'_> {
         let (ended, _) = survivor.act_ended(self.watch);
         let mut seen = Observation::default();
         seen.warnings.push(format!(
-            "random bytes were written to the channel's descriptors ({}) and over its shared memory ({} bytes)",
+            "random bytes were written to {} of the channel's descriptors and over {} bytes of its shared memory",
             damage.descriptors, damage.shared_bytes
         ));
         seen.count(affected.progress(), survivor.progress(), false);

@@ -231,7 +231,7 @@ impl Outside<'_> {
         let struck_ns = monotonic_ns();
         let mut seen = Observation::default();
         seen.warnings.push(format!(
-            "random bytes were written to the channel's descriptors ({}) and over its shared memory ({} bytes)",
+            "random bytes were written to {} of the channel's descriptors and over {} bytes of its shared memory",
             damage.descriptors, damage.shared_bytes
         ));
         let mut received = |messages| {

@@ -87,7 +87,8 @@ pub struct Packets {
     /// distinguished, messages per packet.
     #[serde(deserialize_with = "figure::one")]
     pub msgs_per_packet: f64,
-    /// Reverse packets, i.e. acknowledgements, per forward packet (item T6 of Toshiba's study); null on loopback.
+    /// Packets in the reverse direction (acknowledgements and, for round trips, the replies) per forward packet (item
+    /// T6 of Toshiba's study); null on loopback.
     #[serde(default, deserialize_with = "figure::or_null")]
     pub reverse_per_forward: Option<f64>,
 }

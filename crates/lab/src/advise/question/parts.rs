@@ -63,9 +63,9 @@ pub(super) fn sizes(at: &At<'_>, value: &Value) -> Result<Vec<Share>, PlanError>
     Ok(shares)
 }
 
-/// Merges the sizes of a histogram until there are few enough to measure. In each step, the two neighbours that are
-/// closest together, by ratio and by share, become one size with the same total number of bytes. `shares` must be
-/// sorted by size.
+/// Merges the sizes of a histogram until there are few enough to measure. In each step, the two neighbours whose
+/// distance is smallest (the logarithm of their ratio, weighted by the harmonic mean of their shares) become one size
+/// with the same total number of bytes. `shares` must be sorted by size.
 fn put_together(shares: &mut Vec<Share>) {
     let apart = |a: &Share, b: &Share| {
         let ratio = (b.bytes.max(1) as f64 / a.bytes.max(1) as f64).ln();
