@@ -285,8 +285,8 @@ fn too_large(message_bytes: usize, limits: Option<Limits>, error: &OsError) -> S
     )
 }
 
-/// The bytes that two queues of one message each need of RLIMIT_MSGQUEUE; the kernel adds two small structures per
-/// message to its size.
+/// Returns how many bytes of RLIMIT_MSGQUEUE two queues of one message each need: for each message, the kernel counts
+/// two small structures in addition to the message's size.
 fn least_queue_limit(message_bytes: usize) -> u64 {
     2 * (message_bytes as u64 + 128)
 }
