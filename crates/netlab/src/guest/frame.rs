@@ -1,4 +1,4 @@
-//! The protocol of a guest's console line: frames of many sessions on one byte stream in each direction.
+//! The protocol of a guest's serial line: frames of many sessions on one byte stream in each direction.
 
 use std::io::{self, Read};
 

@@ -1,6 +1,6 @@
 //! Detects guests that have died. A silent guest is sent a ping; if it does not answer, the state and the CPU time of
 //! its processes distinguish a busy guest from a dead one. A guest that has lost one of its processes can keep its
-//! console line open for ever, idle or in an endless loop; but a guest that got seconds of CPU time could have
+//! serial line open for ever, idle or in an endless loop; but a guest that got seconds of CPU time could have
 //! answered.
 
 use std::collections::VecDeque;

@@ -1,4 +1,5 @@
-//! The first program of a guest: sets up the machine, then runs commands received over the console line.
+//! The first program of a guest: sets up the machine, then starts a second program, which runs the commands received
+//! over the serial line.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};

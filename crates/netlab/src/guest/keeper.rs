@@ -1,5 +1,5 @@
 //! The keeper of a guest: a process that starts the guest's kernel, carries the streams of commands between their
-//! callers and the console line, and cleans up when either ends.
+//! callers and the serial line, and cleans up when either ends.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -81,7 +81,7 @@ fn converse(
     kernel: Process,
     line: UnixStream,
 ) -> Result<(), String> {
-    let failed = |e: std::io::Error| format!("cannot be reached over its console line: {e}");
+    let failed = |e: std::io::Error| format!("cannot be reached over its serial line: {e}");
     line.set_read_timeout(Some(BOOT_LIMIT)).map_err(failed)?;
     let mut reader = BufReader::new(line.try_clone().map_err(failed)?);
     let first = skip_to_preamble(&mut reader).and_then(|there| match there {
