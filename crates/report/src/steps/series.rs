@@ -20,7 +20,7 @@ pub enum Over {
 }
 
 impl Over {
-    /// Returns the variable's name for people.
+    /// Returns the variable's human-readable name.
     pub fn name(self) -> &'static str {
         match self {
             Over::Size => "message size",

@@ -40,7 +40,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the verdict's name for people.
+    /// Returns the verdict's human-readable name.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Confirmed => "confirmed",

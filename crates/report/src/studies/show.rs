@@ -76,7 +76,7 @@ pub struct Card {
     pub place: String,
     /// The measured figures: name, value, interval.
     pub measured: Vec<(String, String, String)>,
-    /// The verdict for people, and as a class of the style sheet.
+    /// The verdict's human-readable name, and its class in the style sheet.
     pub verdict: (&'static str, &'static str),
     /// The reason for the verdict.
     pub why: String,

@@ -1,4 +1,4 @@
-//! The setting of a case: where it ran and what ran at the same time; and its name for people.
+//! The setting of a case: where it ran and what ran at the same time; and its human-readable name.
 
 use crossway_lab::inputs::{Beside, Ends, Load, Placement, Wait};
 use crossway_lab::record::Record;
@@ -58,7 +58,7 @@ impl Setting {
         (words.label(), [self.reply_bytes, self.socket_buffer_bytes, self.capacity_bytes])
     }
 
-    /// Returns the setting's name for people.
+    /// Returns the setting's human-readable name.
     pub fn label(&self) -> String {
         let mut parts: Vec<String> = self.place.iter().cloned().collect();
         parts.extend([placement_name(self.placement), load_name(self.load)]);
@@ -76,7 +76,7 @@ impl Setting {
     }
 }
 
-/// Returns the name of a placement for people.
+/// Returns the human-readable name of a placement.
 pub fn placement_name(placement: Placement) -> String {
     match placement {
         Placement::SameCore => "same core".to_owned(),
@@ -89,7 +89,7 @@ pub fn placement_name(placement: Placement) -> String {
     }
 }
 
-/// Returns the name of a background workload for people: `one way by pipe, 64 KiB`.
+/// Returns the human-readable name of a background workload: `one way by pipe, 64 KiB`.
 pub fn beside_name(beside: &Beside) -> String {
     let Beside { mechanism, workload, size_bytes, wait, .. } = beside;
     let wait = match wait {
@@ -104,7 +104,7 @@ pub fn beside_name(beside: &Beside) -> String {
     )
 }
 
-/// Returns the name of the background load for people.
+/// Returns the human-readable name of the background load.
 pub fn load_name(load: Load) -> String {
     if load.is_idle() {
         // Not "idle": what else ran on the machine is another matter, on which the preflight reports.

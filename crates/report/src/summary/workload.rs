@@ -4,7 +4,7 @@ use crossway_lab::inputs::{Workload, messages_per_burst};
 
 use crate::units;
 
-/// Returns the name of a workload for people.
+/// Returns the human-readable name of a workload.
 pub fn workload_name(workload: Workload, size: u64) -> String {
     match workload {
         Workload::Throughput => "one way".to_owned(),

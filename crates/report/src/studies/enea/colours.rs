@@ -153,8 +153,8 @@ fn must_spin(run: &Run, id: &str) -> bool {
         .any(|r| r.mechanism == id && r.status == Status::Ok && r.inputs.wait == Wait::Block)
 }
 
-/// Returns the median figure of the trials that satisfy `wanted`, and the lines of `results.jsonl` that contain these
-/// trials.
+/// Returns the median figure of the trials of mechanism `id` that satisfy `wanted`, and a text with the numbers of
+/// these trials' lines in `results.jsonl`.
 fn figure(run: &Run, id: &str, of: Of, wanted: impl Fn(&Record) -> bool) -> Option<(f64, String)> {
     let (lines, values): (Vec<usize>, Vec<f64>) =
         trials(run, id, wanted).filter_map(|(at, r)| Some((at + 1, of(r)?))).unzip();
