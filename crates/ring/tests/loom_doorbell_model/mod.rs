@@ -1,4 +1,4 @@
-//! The socket that the models of the bell share, in addition to the memory of the ring.
+//! The simulated socket that the threads of a model of the bell share, in addition to the memory of the ring.
 #![cfg(loom)]
 
 mod consumer;
