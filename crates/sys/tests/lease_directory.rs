@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crossway_sys::lease::{self, Lease, Resource, Run};
 
-/// Returns this process's directory, and creates it.
+/// Creates the directory of this process's leases, unless it exists, and returns its path.
 fn directory() -> PathBuf {
     lease::fresh_path("test").unwrap().parent().unwrap().to_owned()
 }
