@@ -24,7 +24,7 @@ const GATHERS_FROM: u32 = 8;
 const TRY_EVERY: u32 = 4;
 
 /// Number of times a receiver yields its CPU when it finds that its lane is being switched on. After that, it sleeps
-/// for `CHECK_EVERY` between checks, so that a tipcd that shares the CPU with a thread of higher priority can finish.
+/// for `CHECK_EVERY` between checks: yielding would not let a tipcd of lower priority run on the receiver's CPU.
 const YIELDS: u32 = 100;
 const CHECK_EVERY: Duration = Duration::from_micros(50);
 
