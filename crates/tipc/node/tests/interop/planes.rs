@@ -254,8 +254,8 @@ pub(crate) fn over_two_ethernet() -> Result<(), NetError> {
     failover("cwpe", [Plane::Ethernet; 2], &[(0, Cut::KernelDevice), (1, Cut::UserDevice)])
 }
 
-/// Tests a kernel that prefers one link and keeps the other as a standby. Then the node is killed, and its new
-/// incarnation is connected over both links.
+/// Tests a kernel that prefers one link and keeps the other as a standby, which carries the traffic while the first is
+/// cut. Then the node in user space is killed, and its new incarnation is connected over both links.
 pub(crate) fn preference_and_restart() -> Result<(), NetError> {
     let planes = Planes::up("cwpr", [Plane::Udp, Plane::Ethernet], [10, 20])?;
     let capture = Capture::start(&planes.site, "cwpr");

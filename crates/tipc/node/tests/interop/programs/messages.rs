@@ -70,7 +70,7 @@ const ROUNDS: [Round; 6] = [
 const WAYS: [Option<SocketOption>; 3] =
     [None, Some(SocketOption::MulticastReplicast), Some(SocketOption::MulticastBroadcast)];
 
-/// Runs three sockets that are bound to overlapping ranges of a service.
+/// Receives multicasts on three sockets that are bound to overlapping ranges of a service, and answers each one.
 pub(super) fn members(part: &Part<'_>) {
     let sockets = [(0, 49), (40, 99), (40, 60)].map(|(l, u)| part.bound(SocketKind::Rdm, 1, l, u));
     // The socket that the client waits for is bound last.
@@ -108,7 +108,7 @@ pub(super) fn multicast(part: &Part<'_>) {
     part.socket(SocketKind::Rdm).send(b"done", part.name(0), soon()).unwrap();
 }
 
-/// Runs two sockets that do not read. One is closed on request, the other one's queue fills up.
+/// Binds two sockets and never reads from them. One is closed on request, the other one's queue fills up.
 pub(super) fn deaf(part: &Part<'_>) {
     let deaf = part.bound(SocketKind::Rdm, DEAF, 1, 1);
     let _full = part.bound(SocketKind::Rdm, FULL, 1, 1);
