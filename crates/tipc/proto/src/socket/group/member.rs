@@ -42,10 +42,10 @@ pub(super) struct Member {
     /// Key of the member's binding; `None` until it is known. With this key, a late withdrawal of an earlier binding
     /// does not end a new membership.
     pub(super) key: Option<u32>,
-    /// Instance and key of a new binding of the same socket that was published before the old membership has ended.
+    /// Instance and key of a new binding of the same socket that was published before the old membership ended.
     pub(super) reborn: Option<(u32, u32)>,
-    /// The sequence number and the window in the JOIN of a new membership. This JOIN arrived before everything from the
-    /// old membership had been delivered.
+    /// The sequence number in the JOIN of a new membership, which arrived while messages of the old membership were
+    /// still missing, and the window that this JOIN and earlier ones like it grant.
     pub(super) rejoined: Option<(Seq, u16)>,
     /// Whether the member's LEAVE has arrived while messages that it sent earlier are still missing.
     pub(super) said_farewell: bool,
