@@ -139,7 +139,7 @@ fn toml_text(text: &str) -> String {
 
 fn print(ui: &Ui, profiles: &[Profiled]) {
     for profile in profiles {
-        println!("{}", shown::case_line(profile));
+        ui.print_wrapped(0, &shown::case_line(profile));
     }
     for sentence in shown::sentences(profiles) {
         ui.print_noted("1", "", &sentence);
