@@ -395,7 +395,7 @@ fn cells(c: &Comparison) -> Vec<(String, Tone)> {
     let plain = |text: String| (text, Tone::Plain);
     // Of trials that do not all have enough samples for a p99, those in which the mechanism was fast have them.
     let is_biased = matches!(c.figure, Figure::LatencyP99 { .. }) && c.ratio_interval.is_none();
-    let shown = |text: String| if is_biased && !c.same_trials { "–".to_owned() } else { text };
+    let shown = |text: String| if is_biased { "–".to_owned() } else { text };
     vec![
         plain(c.figure.to_string()),
         plain(shown(quantity.show(c.a.median))),

@@ -217,6 +217,14 @@ pub(super) fn put_together(
     }
     let judged = all_judged(question, &field.candidates, sources, survey, &mut advice);
     let choice = choose(question, &judged);
+    if question.objective == Objective::Latency && judged.iter().any(|j| j.of_maxima) {
+        advice.objective_words += " or maximum";
+        advice.notes.push(format!(
+            "where fewer than {TRIALS_AT_LEAST} trials of a candidate have enough samples for the {}, the largest \
+             sample of a trial takes the place of the percentile that it lacks",
+            question.percentile().name()
+        ));
+    }
     enter_table(&mut advice, &judged, choice.as_ref());
     let mut runs: Vec<&String> = judged.iter().flat_map(|j| &j.runs).collect();
     runs.sort();

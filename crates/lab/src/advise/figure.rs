@@ -75,9 +75,16 @@ pub struct GoalVerdict {
     /// Whether there are fewer than [`TRIALS_AT_LEAST`] trials and all of them exceed 3 times the limit: the goal is
     /// undecided, but the candidate is not pursued.
     pub far_beyond: bool,
+    /// The smallest percentile in microseconds of the trials that have enough samples, if at least [`SHOWN_BY`] of
+    /// them do, and none of at least [`TRIALS_AT_LEAST`] trials, with or without enough samples, shows that the goal is
+    /// met. The goal is undecided, but the candidate is not pursued.
+    pub none_meets_from: Option<f64>,
     /// Why `met` is `None`.
     pub open: Option<Open>,
 }
+
+/// Minimum number of trials with enough samples from which [`GoalVerdict::none_meets_from`] is concluded.
+const SHOWN_BY: usize = 3;
 
 /// The trials with too few samples for a percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -161,6 +168,7 @@ impl GoalVerdict {
             medians,
             met,
             far_beyond,
+            none_meets_from: None,
             open,
         }
     }
@@ -235,7 +243,7 @@ impl GoalVerdict {
         };
         format!(
             "undecided: {how_many} fewer than the {} samples that this percentile needs, and {beyond}; \
-             ask again with more --time (without --no-measure), or repeat the commands below with {length} and then ask \
+             ask again with more --time, or repeat the commands below with {length} and then ask \
              with --no-measure",
             l.needed
         )
@@ -296,7 +304,11 @@ impl GoalVerdict {
             (None, Some(few)) if all.len() < TRIALS_AT_LEAST => Some(few),
             (None, _) => Some(Open::FewSamples),
         };
-        GoalVerdict { of_maxima: true, lacking, medians, ..verdict }
+        let least = exact.iter().copied().fold(f64::INFINITY, f64::min);
+        let enough = exact.len() >= SHOWN_BY && all.len() >= TRIALS_AT_LEAST;
+        let none_meets = enough && verdict.met.is_none() && all.iter().all(|us| *us > most);
+        let none_meets_from = none_meets.then_some(least);
+        GoalVerdict { of_maxima: true, lacking, medians, none_meets_from, ..verdict }
     }
 
     /// The figure that decides the goal, as a multiple of the limit; 1 if nothing was measured.
@@ -345,8 +357,12 @@ mod tests {
         let open = judged(&[56.0, 80.0, 145.0, 723.0, 1277.0], &short, 30.0);
         assert_eq!((open.met, open.open), (None, Some(Open::Straddles)));
         assert!(open.words().contains("the interval of 5 trials contains"), "{}", open.words());
-        // Four are not enough.
-        assert_eq!(judged(&[5_000.0; 4], &short, 30.0).open, Some(Open::FewSamples));
+        // Four are not enough to decide, but all trials exceed the goal.
+        let four = judged(&[5_000.0; 4], &short, 30.0);
+        assert_eq!((four.open, four.none_meets_from), (Some(Open::FewSamples), Some(5_000.0)));
+        assert_eq!(judged(&[5_000.0; 2], &short, 30.0).none_meets_from, None);
+        let some_meet = judged(&[5_000.0; 4], &[4_000.0, 300.0], 30.0);
+        assert_eq!(some_meet.none_meets_from, None);
     }
 
     #[test]

@@ -278,6 +278,35 @@ fn trials_with_enough_samples_decide_a_percentile_beside_many_that_lack_them() {
     let told = "the trials have different durations (100 ms after a warm-up of 10 ms, or 400 ms";
     assert!(missed.warnings.iter().any(|w| w.starts_with(told)), "{:?}", missed.warnings);
     assert_eq!(missed.choice, None);
+    // The trials that do not count are not counted beside the figure.
+    let why = &missed.ruled_out.iter().find(|out| out.candidate == "pipe").expect("ruled out").why;
+    assert!(why.ends_with("us in the 12 trials that have enough samples"), "{why}");
+}
+
+#[test]
+fn a_candidate_of_which_no_trial_shows_that_a_percentile_is_met_is_not_pursued() {
+    let asked = format!("{UNPINNED}[goal]\np99_us = 400");
+    let mut records = with_p99(8, "first", None, 4_000);
+    records.extend(with_p99(4, "second", Some(5_000), 6_000));
+    let advice = answer(&asked, &records);
+    assert_eq!(advice.choice, None);
+    assert_eq!((goal(&advice, "pipe").met, advice.compared[0].verdict), (None, "not pursued"));
+    let why = advice.compared[0].why.join("; ");
+    assert!(
+        why.contains("the smallest figure of the 4 trials with enough samples is 5000 us"),
+        "{why}"
+    );
+    // One trial whose largest sample is within the goal leaves it open.
+    records[0].latency_ns.iter_mut().for_each(|l| l.max = 300_000);
+    assert_eq!(answer(&asked, &records).choice.as_deref(), Some("pipe"));
+}
+
+#[test]
+fn a_latency_that_contains_maxima_is_called_that() {
+    let asked = format!("{UNPINNED}optimise = \"latency\"\n[goal]\np99_us = 9000");
+    let words = |records: &[Record]| answer(&asked, records).objective_words;
+    assert_eq!(words(&with_p99(7, "first", Some(5_000), 6_000)), "round trip p99");
+    assert_eq!(words(&with_p99(7, "first", None, 6_000)), "round trip p99 or maximum");
 }
 
 #[test]

@@ -178,6 +178,7 @@ pub fn judge<'a>(
         cpu: Figure::of(&cpus),
         goals,
         share_of_rate,
+        of_maxima: latency_rows.iter().any(|row| row.trials().any(|t| t.lacks(percentile))),
         has_server: mix.trials().any(|t| t.has_server()),
         kept_awake: candidate.wait == crossway_mech::Wait::Block
             && 2 * mix.trials().filter(|t| t.kept_awake()).count() > mix.trials().count(),

@@ -37,6 +37,9 @@ pub struct Judged {
     /// Whether the candidate's ends may block but hardly ever slept in most of the trials, so that each kept its CPU
     /// busy.
     pub kept_awake: bool,
+    /// Whether `costs` and `latency` contain the largest samples of trials with too few samples for the percentile by
+    /// which latency is judged.
+    pub of_maxima: bool,
     /// Whether the question prohibits ends that keep their CPUs busy (`spinning` has the wish `prohibit`).
     pub must_sleep: bool,
     /// Ids of the cases of the trials.
@@ -109,14 +112,19 @@ impl Judged {
         let mut why = self.violations();
         for goal in self.goals.iter().filter(|g| g.met == Some(false)) {
             why.push(match goal.measured {
-                Some(f) if goal.largest.is_none() && !goal.of_maxima => format!(
-                    "{}: {} ({} to {}) {}",
-                    goal.goal,
-                    Short(f.median),
-                    Short(f.low),
-                    Short(f.high),
-                    goal.unit
-                ),
+                Some(f) if goal.largest.is_none() && !goal.of_maxima => {
+                    let counted = goal.lacking.map_or(String::new(), |l| {
+                        format!(" in the {} trials that have enough samples", l.of - l.trials)
+                    });
+                    format!(
+                        "{}: {} ({} to {}) {}{counted}",
+                        goal.goal,
+                        Short(f.median),
+                        Short(f.low),
+                        Short(f.high),
+                        goal.unit
+                    )
+                }
                 _ => format!("{}: {}", goal.goal, goal.shown()),
             });
         }
@@ -128,6 +136,17 @@ impl Judged {
         let mut why = if self.is_decided() { Vec::new() } else { self.objections() };
         let far = self.goals.iter().filter(|g| g.far_beyond);
         why.extend(far.map(|g| format!("{}: {}", g.goal, g.shown())));
+        let none_meets =
+            self.goals.iter().filter_map(|g| Some((g, g.none_meets_from?, g.lacking?)));
+        why.extend(none_meets.map(|(g, least, l)| {
+            format!(
+                "{}: no trial shows that it is met; the smallest figure of the {} trials with enough samples is {} {}",
+                g.goal,
+                l.of - l.trials,
+                Short(least),
+                g.unit
+            )
+        }));
         why
     }
 
