@@ -340,7 +340,11 @@ fn judge(slowdown: Interval, room: f64, p: f64, terms: &Terms) -> (Verdict, Opti
     } else {
         let why = match (seen, slowdown.contains(1.0)) {
             (false, true) => {
-                format!("the trials permit a difference of up to {:.1} %", room * 100.0)
+                let most = match room {
+                    _ if room >= 9.0 => format!("a factor of {:.1}", 1.0 + room),
+                    _ => format!("{:.1} %", room * 100.0),
+                };
+                format!("the trials permit a difference of up to {most}")
             }
             (false, false) => format!(
                 "the two tests disagree: the interval excludes equality, the Mann-Whitney test does not (p = {p:.2})"

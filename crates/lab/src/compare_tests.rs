@@ -357,14 +357,17 @@ fn tests_that_disagree_are_the_reason_for_an_unclear_verdict() {
     assert!(why(1.005, 1.12, 0.09).contains("the interval excludes equality"));
     assert!(why(0.99, 1.12, 0.03).contains("the Mann-Whitney test excludes equality"));
     assert_eq!(why(0.6, 1.5, 0.4), "the trials permit a difference of up to 50.0 %");
+    assert_eq!(why(0.05, 14.5, 0.4), "the trials permit a difference of up to a factor of 14.5");
 }
 
 #[test]
-fn both_ends_of_an_interval_have_one_unit() {
+fn each_end_of_an_interval_is_a_change_that_can_be_read() {
     assert_eq!(change_range(0.94, 1.064), "-6.0..+6.4 %");
-    assert_eq!(change_range(1.098, 12.3), "1.10..12.3 times");
-    assert_eq!(change_range(0.001, 46.0), "1.0e-3..46.0 times");
+    assert_eq!(change_range(1.098, 12.3), "+9.8 % to 12.3 times");
+    assert_eq!(change_range(0.001, 46.0), "-99.9 % to 46.0 times");
     assert_eq!(change_range(12.0, 46.0), "12.0..46.0 times");
+    assert_eq!(change_range(0.052, 14.5), "-94.8 % to 14.5 times");
+    assert_eq!(change_range(0.9, f64::INFINITY), "-10.0 % to –");
 }
 
 #[test]

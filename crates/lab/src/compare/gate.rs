@@ -54,22 +54,18 @@ pub fn change(ratio: f64) -> String {
     }
 }
 
-/// Describes an interval of ratios as changes of the figure, both ends in one unit: `-6.0..+6.4 %`, or `1.10..12.3
-/// times` if one end is a change by a factor of ten or more.
+/// Describes an interval of ratios as changes of the figure: `-6.0..+6.4 %`, `12.0..46.0 times`, or, if only the high
+/// end is a change by a factor of ten or more, `-94.8 % to 14.5 times`.
 pub fn change_range(low: f64, high: f64) -> String {
-    if !(low.is_finite() && high.is_finite()) {
-        return format!("{}..{}", change(low), change(high));
-    }
-    if low.max(high) >= 10.0 {
-        let times = |ratio: f64| match ratio {
-            _ if ratio >= 10.0 => format!("{ratio:.1}"),
-            _ if ratio >= 0.1 => format!("{ratio:.2}"),
-            _ => format!("{ratio:.1e}"),
-        };
-        return format!("{}..{} times", times(low), times(high));
-    }
     let (low, high) = (change(low), change(high));
-    format!("{}..{high}", low.trim_end_matches(" %"))
+    for unit in [" %", " times"] {
+        if let Some(low) = low.strip_suffix(unit)
+            && high.ends_with(unit)
+        {
+            return format!("{low}..{high}");
+        }
+    }
+    format!("{low} to {high}")
 }
 
 impl FailOn {
