@@ -149,12 +149,12 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
     }
     for wake in &limits.wakes {
         let kind = match wake.kind {
-            WakeKind::Futex => "futex",
-            WakeKind::Eventfd => "eventfd",
+            WakeKind::Futex => "a futex",
+            WakeKind::Eventfd => "an eventfd",
         };
         rows.push(duration(
             format!(
-                "Waking a thread from a {kind} wait, CPU {} to {}, after a sleep of {}",
+                "Waking a thread from {kind} wait, CPU {} to {}, after a sleep of {}",
                 wake.a,
                 wake.b,
                 Quantity::Duration.show(wake.idle_us as f64 * 1e3)
