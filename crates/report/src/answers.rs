@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::blocks::chosen_sizes;
+use crate::blocks::{chosen_sizes, explained, marks};
 use crate::ranking::{Metric, Ranking};
-use crate::summary::Summary;
+use crate::summary::{Case, Summary};
 use crate::units;
 use crate::verdict::list;
 use crossway_lab::rank::WaitClass;
@@ -27,6 +27,8 @@ pub struct Answer {
     pub names: String,
     /// The figure of the first mechanism in `names`, with its unit.
     pub value: String,
+    /// Footnote marks of `value`, as in the tables side by side.
+    pub marks: String,
     /// The interval and the number of trials of `value`.
     pub interval: Vec<String>,
 }
@@ -50,6 +52,8 @@ pub struct Answers {
     pub groups: Vec<Group>,
     /// The rows, one per message size.
     pub rows: Vec<AnswerRow>,
+    /// Explains the marks of the figures; empty if none has a mark.
+    pub note: String,
 }
 
 const COLUMNS: [(&str, Metric); 3] = [
@@ -97,7 +101,7 @@ impl Answers {
             });
             columns.extend(present.iter().map(|(name, metric)| (class, *name, *metric)));
         }
-        let rows = sizes
+        let rows: Vec<AnswerRow> = sizes
             .into_iter()
             .map(|size| AnswerRow {
                 size: units::size(size),
@@ -110,6 +114,11 @@ impl Answers {
                         };
                         let leaders = ranking.leaders();
                         let figure = &leaders[0].figure;
+                        let index = leaders[0].contender;
+                        let of_it = |c: &&Case| {
+                            c.contender == index && c.setting == 0 && c.size_bytes == size
+                        };
+                        let cases: Vec<&Case> = summary.cases.iter().filter(of_it).collect();
                         let names = leaders
                             .iter()
                             .take(if leaders.len() > 3 { 2 } else { 3 })
@@ -121,6 +130,7 @@ impl Answers {
                             label,
                             names: list(names),
                             value: metric.quantity().show(figure.value),
+                            marks: marks(*metric, &summary.contenders[index], &cases),
                             interval: crate::sheet::interval_note(metric.quantity(), figure)
                                 .split(", ")
                                 .map(str::to_owned)
@@ -131,6 +141,8 @@ impl Answers {
             })
             .collect();
         let place = summary.settings.first().map_or(String::new(), |s| format!(" ({})", s.label()));
-        Answers { place, groups, rows }
+        let shown: String =
+            rows.iter().flat_map(|r| &r.cells).map(|cell| cell.marks.as_str()).collect();
+        Answers { place, groups, rows, note: explained(&shown) }
     }
 }

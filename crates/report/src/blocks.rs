@@ -270,16 +270,38 @@ fn pooled(latency: &LatencySummary, get: fn(&Pooled) -> Option<u64>) -> Option<C
     Some(cell)
 }
 
-/// Marks a figure if its whole interval lies beyond the figure's physical limit.
-fn mark_beyond(cell: &mut Cell, head: &str, contender: &Contender, cases: &[&Case]) {
-    let Some((_, metric)) = COLUMNS.iter().find(|(name, _)| *name == head) else { return };
-    let beyond = cases.iter().find_map(|c| Limits::default().beyond(contender, c, *metric));
-    if let Some((name, limit)) = beyond {
+/// Returns the marks that qualify a mechanism's figure wherever it is shown: [`BEYOND`] if its whole interval lies
+/// beyond the figure's physical limit, and [`AWAKE`] for a round trip in which the ends hardly slept.
+pub(crate) fn marks(metric: Metric, contender: &Contender, cases: &[&Case]) -> String {
+    let beyond = beyond(metric, contender, cases).is_some();
+    let awake =
+        metric == Metric::RoundTripP50 && cases.iter().any(|case| hardly_slept(contender, case));
+    [(BEYOND, beyond), (AWAKE, awake)].into_iter().filter(|(_, has)| *has).map(|(c, _)| c).collect()
+}
+
+/// Explains those of the marks returned by [`marks`] that `shown` contains; empty if it contains none.
+pub(crate) fn explained(shown: &str) -> String {
+    let all = [(BEYOND, BEYOND_MEANS.to_owned()), (AWAKE, awake_explained())];
+    let used = all.into_iter().filter(|(mark, _)| shown.contains(*mark));
+    used.map(|(mark, means)| format!("{mark} {means}")).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns the limit that the whole interval of a figure lies beyond.
+fn beyond(
+    metric: Metric,
+    contender: &Contender,
+    cases: &[&Case],
+) -> Option<(&'static str, Estimate)> {
+    cases.iter().find_map(|c| Limits::default().beyond(contender, c, metric))
+}
+
+/// Notes the limit that a figure lies beyond.
+fn note_limit(cell: &mut Cell, metric: Metric, contender: &Contender, cases: &[&Case]) {
+    if let Some((name, limit)) = beyond(metric, contender, cases) {
         let limit = match metric {
             Metric::RoundTripP50 => Quantity::Duration.show(limit.value),
             _ => Quantity::ByteRate.show(limit.value),
         };
-        cell.marks.push(BEYOND);
         let note = cell.note.take().unwrap_or_default();
         cell.note = Some(format!("{note}, beyond its limit: {name}, {limit}"));
     }
@@ -320,15 +342,13 @@ fn rows(
                 continue;
             };
             cell.best = leaders.contains(&index) && !degraded;
-            mark_beyond(&mut cell, head, contender, &cases);
+            if let Some(metric) = metric(head) {
+                cell.marks.push_str(&marks(metric, contender, &cases));
+                note_limit(&mut cell, metric, contender, &cases);
+            }
             mark_few(&mut cell, degraded);
             if !leaders.is_empty() && case_of(head, &cases).is_some_and(|c| c.cores_moved) {
                 cell.marks.push(MOVED);
-            }
-            if metric(head) == Some(Metric::RoundTripP50)
-                && cases.iter().any(|case| hardly_slept(contender, case))
-            {
-                cell.marks.push(AWAKE);
             }
             if degraded {
                 cell.note = Some(DEGRADED.to_owned());

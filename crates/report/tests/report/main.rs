@@ -260,8 +260,13 @@ fn a_figure_beyond_its_limit_is_marked_where_it_stands() {
         for record in &mut records {
             record.calibration.blocking_exchange_ns = Some(17_000.0);
         }
-        terminal::terminal(&run_of(vec![records]), false, 100)
+        run_of(vec![records])
     };
+    let html = page(&with_limit(&FAST));
+    assert!(html.contains(r#"<span class="fig">10.0 µs †</span>"#));
+    assert!(html.contains(r#"<p class="small">† beyond the limit"#));
+    assert!(!page(&with_limit(&SLOW)).contains('†'));
+    let with_limit = |p50s| terminal::terminal(&with_limit(p50s), false, 100);
     let beyond = with_limit(&FAST);
     assert!(beyond.contains("10.0 µs †") && beyond.contains("\n† beyond the limit"), "{beyond}");
     let within = with_limit(&SLOW);

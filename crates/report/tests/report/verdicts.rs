@@ -186,4 +186,10 @@ fn a_blocking_mechanism_that_does_not_sleep_is_marked() {
         "{text}"
     );
     assert!(text.contains("\n¶ its ends may block, but slept"), "{text}");
+    // The page shows the mark also with the figure in the card above the tables.
+    let html = page(&run);
+    let card = html.split_once(r#"<table class="answers">"#).expect("a card").1;
+    let (card, below) = card.split_once("</table>").expect("its end");
+    assert!(card.contains("10.0 µs ¶</span>"), "{card}");
+    assert!(below.trim_start().starts_with(r#"<p class="small">¶ its ends may block"#), "{below}");
 }
