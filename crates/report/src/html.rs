@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::answers::Answers;
 use crate::blocks;
-use crate::blocks::paced::{LATE, LATE_EXPLAINED};
+use crate::blocks::paced::{LATE, LATE_EXPLAINED, SENDER_LATE_EXPLAINED};
 use crate::charts::{self, Chart};
 use crate::contender::{DASHES, MARKERS, Style};
 use crate::ranking::{Metric, Ranking};
@@ -195,6 +195,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
             has_noise => blocks::have_noise(&blocks),
             noise => crate::terminal::NOISE,
             late => blocks::have_column(&blocks, LATE).then_some(LATE_EXPLAINED),
+            sender_late => SENDER_LATE_EXPLAINED,
             blocks => Value::from(Serde(blocks)),
             settings_left_out,
             leading,

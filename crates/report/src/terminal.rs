@@ -8,7 +8,7 @@ use comfy_table::{
 
 mod left_out;
 
-use crate::blocks::paced::{LATE, LATE_EXPLAINED};
+use crate::blocks::paced::{LATE, LATE_EXPLAINED, SENDER_LATE, SENDER_LATE_EXPLAINED};
 use crate::blocks::{DEGRADED, blocks, have_best, have_column};
 use crate::run::Run;
 use crate::sections::goals;
@@ -29,7 +29,7 @@ const HEADS: [(&str, &str); 22] = [
     ("Round trip p50", "RTT p50"),
     ("Offered", "offered"),
     ("Achieved", "achieved"),
-    ("Sender late", "sender late"),
+    (SENDER_LATE, "sender late"),
     ("p50", "p50"),
     ("p99", "p99"),
     ("Throughput", "Throughput"),
@@ -103,6 +103,7 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
     }
     if have_column(&blocks, LATE) {
         let _ = writeln!(out, "\n{}", wrap(&format!("late: {LATE_EXPLAINED}")));
+        let _ = writeln!(out, "{}", wrap(&format!("sender late: {SENDER_LATE_EXPLAINED}")));
     }
     for block in &blocks {
         let _ = writeln!(out, "\n{}", bold(wrap(&block.title)));
@@ -178,7 +179,7 @@ pub fn markdown(run: &Run) -> String {
         }
     }
     let late = match have_column(&blocks, LATE) {
-        true => format!("; “late” is {LATE_EXPLAINED}"),
+        true => format!("; “late” is {LATE_EXPLAINED}; “sender late” is {SENDER_LATE_EXPLAINED}"),
         false => String::new(),
     };
     let _ = writeln!(

@@ -12,11 +12,16 @@ pub(crate) const LATE: &str = "Late bursts";
 /// Explains that column.
 pub(crate) const LATE_EXPLAINED: &str = "the share of the bursts of all trials together that began more than a tenth of \
                                          the period, or a millisecond if that is less, after their intended time";
+/// Head of the column with the sender's own delay.
+pub(crate) const SENDER_LATE: &str = "Sender late";
+/// Explains that column, which stands beside [`LATE`].
+pub(crate) const SENDER_LATE_EXPLAINED: &str = "the median delay that the sender itself added to its bursts, without the \
+                                                time for which an earlier burst held it up, so it can be small \
+                                                although nearly all bursts are late";
 
 /// Returns the tables of paced streams (open loop): one per pace and size.
 pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
-    let heads =
-        |cpu| ["Offered", "Achieved", "Sender late", "p50", "p99", "p99.9", "max", LATE, cpu];
+    let heads = |cpu| ["Offered", "Achieved", SENDER_LATE, "p50", "p99", "p99.9", "max", LATE, cpu];
     let row = |case: &Case| {
         let latency = case.workload.facts().measure.span().and_then(|span| case.latency(span));
         let pacing = case.pacing.as_ref();

@@ -65,8 +65,13 @@ fn late_bursts_are_a_share_of_the_bursts_of_all_trials() {
     let text = terminal::terminal(&run, false, 200);
     assert!(text.contains("20.0 %"), "{text}");
     assert!(text.contains("\nlate: the share of the bursts of all trials together"), "{text}");
-    assert!(terminal::markdown(&run).contains("“late” is the share of the bursts"), "{text}");
-    assert!(page(&run).contains("“Late bursts” is the share of the bursts of all trials together"));
+    assert!(text.contains("\nsender late: the median delay that the sender itself"), "{text}");
+    let text = terminal::markdown(&run);
+    assert!(text.contains("“late” is the share of the bursts"), "{text}");
+    assert!(text.contains("“sender late” is the median delay"), "{text}");
+    let html = page(&run);
+    assert!(html.contains("“Late bursts” is the share of the bursts of all trials together"));
+    assert!(html.contains("“Sender late” is the median delay that the sender itself added"));
 }
 
 #[test]
