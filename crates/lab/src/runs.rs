@@ -21,11 +21,13 @@ pub enum FindError {
         out: PathBuf,
     },
     /// The word is neither a path nor a name.
-    #[error("there is no run '{}': name a run's folder, its results.jsonl, `latest`{}", word.display(), known(names))]
+    #[error("there is no run '{}': name a run's folder, its results.jsonl, `latest`{} (names are looked up in {}; for a run in another folder, write FOLDER/NAME)", word.display(), known(names), out.display())]
     Unknown {
         /// The word.
         word: PathBuf,
-        /// The names of existing runs.
+        /// The folder of runs in which the name was looked up.
+        out: PathBuf,
+        /// The names of the runs in it.
         names: Vec<String>,
     },
 }
@@ -70,13 +72,13 @@ pub fn find(word: &Path) -> Result<PathBuf, FindError> {
     if word.exists() {
         return Ok(word.to_owned());
     }
-    let unknown = |names| FindError::Unknown { word: word.to_owned(), names };
-    let Some(name) = word.file_name().and_then(|name| name.to_str()) else {
-        return Err(unknown(Vec::new()));
-    };
     let out = match word.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from(OUT),
+    };
+    let unknown = |names| FindError::Unknown { word: word.to_owned(), out: out.clone(), names };
+    let Some(name) = word.file_name().and_then(|name| name.to_str()) else {
+        return Err(unknown(Vec::new()));
     };
     let runs = list(&out);
     let last = if name == LATEST {
@@ -151,6 +153,9 @@ mod tests {
         assert_eq!(find(&out.join("b")), Ok(out.join("b")));
         let error = find(&out.join("mian")).unwrap_err().to_string();
         assert!(error.contains("a name: main"), "{error}");
+        // The names of a run in another folder need that folder.
+        let looked_up = format!("names are looked up in {};", out.display());
+        assert!(error.contains(&looked_up) && error.contains("write FOLDER/NAME"), "{error}");
     }
 
     #[test]

@@ -47,7 +47,8 @@ pub(crate) struct Measure {
     /// Continue an interrupted run, with the plan and the filters that it was started with
     #[arg(long, value_name = RUN, conflicts_with_all = ["plan", "filters", "name"], add = args::known_runs())]
     resume: Option<PathBuf>,
-    /// Name by which compare, report and other commands find the run; an earlier run of this name loses it
+    /// Name by which compare, report and other commands find the run; an earlier run of this name loses it. Names are
+    /// looked up in the folder `out`: with another --out, write DIR/NAME
     #[arg(long, value_name = "NAME", value_parser = runs::check_name)]
     name: Option<String>,
     /// Number of trials per case, instead of the plan's; confidence intervals need at least 5
