@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use crossway_lab::estimate::human;
-use crossway_lab::preflight::Severity;
+use crossway_lab::preflight::{Finding, Severity};
 use crossway_lab::record::{Record, Span, Status};
 use crossway_lab::run::RunEvent;
 use crossway_report::terminal::wrap_indented;
@@ -176,10 +176,9 @@ impl Progress {
                         finding.about, finding.what, finding.next_step
                     ));
                 }
-                let count = if *trials == 1 { "1 trial" } else { &format!("{trials} trials") };
                 self.tell(&format!(
-                    "{count}, about {}; records go to {}",
-                    human(*expected_ms),
+                    "{}; records go to {}",
+                    announced(*trials, *expected_ms, findings),
                     folder.dir().display()
                 ));
                 self.begin(*trials as u64);
@@ -288,9 +287,30 @@ fn left(over: u64, eta: Duration) -> String {
     if over < ESTIMATE_FROM { String::new() } else { format!("  {:#} left", HumanDuration(eta)) }
 }
 
+/// Says how many trials begin and how long they take, as far as that can be known: on a busy machine, they take longer.
+fn announced(trials: usize, expected_ms: u64, findings: &[Finding]) -> String {
+    let busy = findings.iter().any(Finding::takes_cpu_time);
+    let idle = if busy { " on an idle machine" } else { "" };
+    format!("{}, about {}{idle}", count(trials, "trial", "trials"), human(expected_ms))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_estimate_is_of_an_idle_machine_if_the_machine_is_busy() {
+        let finding = |about: &str| Finding {
+            severity: Severity::Warning,
+            about: about.to_owned(),
+            what: String::new(),
+            next_step: String::new(),
+            continued: false,
+        };
+        assert_eq!(announced(1, 72_000, &[]), announced(1, 72_000, &[finding("governor")]));
+        let busy = announced(960, 72_000, &[finding("governor"), finding("busy-cpu")]);
+        assert_eq!(busy, format!("{} on an idle machine", announced(960, 72_000, &[])));
+    }
 
     #[test]
     fn nothing_is_estimated_before_a_few_trials_are_finished() {

@@ -40,6 +40,13 @@ pub struct Finding {
     pub continued: bool,
 }
 
+impl Finding {
+    /// Returns whether other programs or guests take CPU time from the trials, so that they last longer than estimated.
+    pub fn takes_cpu_time(&self) -> bool {
+        ["load", "busy-cpu", "smt-sibling", "steal"].contains(&self.about.as_str())
+    }
+}
+
 /// The warnings of the check that preceded the run to which these records belong; empty if no check is stored.
 ///
 /// # Errors
@@ -359,6 +366,7 @@ mod tests {
             [(0, times(5)), (1, times(90)), (2, times(60)), (3, times(99))].into();
         let found = check(&env, &activity, &need());
         assert_eq!(about(&found), ["smt-sibling", "busy-cpu"]);
+        assert!(found.iter().all(Finding::takes_cpu_time));
         assert!(found[0].what.contains("cpu 2") && found[1].what.contains("cpu 1"));
     }
 
