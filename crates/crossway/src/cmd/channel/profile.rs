@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use crossway_channel::Profile;
+use crossway_channel::{Profile, Transport};
 use crossway_lab::channel_profile::{self, Measured, Worst};
 use crossway_lab::env::Environment;
 use crossway_lab::records_io::{self, read_records};
@@ -116,5 +116,49 @@ fn show(measured: &Measured, ui: &Ui) {
     }
     for (transport, why) in &measured.refused {
         ui.print_noted("33", &format!("{transport} keeps its default costs:"), why);
+    }
+    for warning in mixed(&measured.bases.keys().copied().collect::<Vec<_>>()) {
+        ui.print_noted("33", "warning:", &warning);
+    }
+}
+
+/// Warns of default costs with which a channel compares measured ones: those of the other transports within a host, or
+/// of the other transport between hosts.
+fn mixed(measured: &[Transport]) -> Vec<String> {
+    let between = |transport: &Transport| matches!(transport, Transport::Tcp | Transport::Tipc);
+    let mut warnings = Vec::new();
+    for (is_between, how) in [
+        (false, format!("measure them, too: {MEASURE}")),
+        (true, "measure both between the same hosts".to_owned()),
+    ] {
+        let all = Profile::default().costs.into_keys().filter(|t| between(t) == is_between);
+        let (known, missing): (Vec<_>, Vec<_>) = all.partition(|t| measured.contains(t));
+        if known.is_empty() || missing.is_empty() {
+            continue;
+        }
+        let names: Vec<String> = missing.iter().map(Transport::to_string).collect();
+        warnings.push(format!(
+            "the default costs of {} are rough figures of another machine. A channel that compares them with measured \
+             costs may choose the wrong transport; {how}",
+            names.join(", ")
+        ));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_costs_beside_measured_ones_of_the_same_reach_are_a_warning() {
+        use Transport::{ShmEventfd, ShmFutex, ShmSpin, Tcp, UdsSeqpacket};
+        let local = [ShmSpin, ShmFutex, ShmEventfd, UdsSeqpacket];
+        assert_eq!(mixed(&local), [""; 0]);
+        let [warning] = &mixed(&local[..2])[..] else { panic!("one warning") };
+        assert!(warning.starts_with("the default costs of shm-eventfd, uds-seqpacket are rough"));
+        assert!(warning.ends_with(MEASURE), "{warning}");
+        let [warning] = &mixed(&[Tcp])[..] else { panic!("one warning") };
+        assert!(warning.starts_with("the default costs of tipc are rough"), "{warning}");
     }
 }
