@@ -45,6 +45,9 @@ enum What {
     /// Send numbered messages to a listener that echoes them, and check that each comes back once and in order
     Check(check::Check),
     /// Show the channels of all listeners on this host: transport, rates, and why they last switched
+    ///
+    /// Repeats every second, or as --interval-s says, until it is ended with Ctrl-C, also in a pipe or a file; --once
+    /// prints once.
     Top(top::Top),
     /// Compute from a run's records what messages cost on this machine; channels choose their transport by these costs
     Profile(profile::Write),
