@@ -320,7 +320,7 @@ fn too_few(figure: Figure, trials: [usize; 2], figures: usize) -> String {
 /// The remark on virtual CPUs that moved, with the cache-line round trips of both sides.
 fn cpus_moved(before: f64, after: f64) -> String {
     format!(
-        "the virtual CPUs moved to other cores (cache-line round trip: {before:.0} ns in A, {after:.0} ns in B); \
+        "the virtual CPUs probably moved to other cores (cache-line round trip: {before:.0} ns in A, {after:.0} ns in B); \
          measure both again"
     )
 }

@@ -75,9 +75,9 @@ pub struct GoalVerdict {
     /// Whether there are fewer than [`TRIALS_AT_LEAST`] trials and all of them exceed 3 times the limit: the goal is
     /// undecided, but the candidate is not pursued.
     pub far_beyond: bool,
-    /// The smallest percentile in microseconds of the trials that have enough samples, if at least [`SHOWN_BY`] of
-    /// them do, and none of at least [`TRIALS_AT_LEAST`] trials, with or without enough samples, shows that the goal is
-    /// met. The goal is undecided, but the candidate is not pursued.
+    /// The smallest percentile in microseconds of the trials that have enough samples, if at least three of them do, and
+    /// none of at least [`TRIALS_AT_LEAST`] trials, with or without enough samples, shows that the goal is met. The goal
+    /// is undecided, but the candidate is not pursued.
     pub none_meets_from: Option<f64>,
     /// Why `met` is `None`.
     pub open: Option<Open>,
