@@ -166,6 +166,13 @@ pub enum EventKind {
     Violated(String),
 }
 
+impl EventKind {
+    /// Whether the channel has ended with this event.
+    pub fn is_end(&self) -> bool {
+        matches!(self, EventKind::PeerClosed | EventKind::PeerDied | EventKind::Violated(_))
+    }
+}
+
 /// An entry of a channel's log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {

@@ -21,15 +21,6 @@ const SCATTER_MOST: f64 = 3.0;
 /// Largest ratio between a size's median time and the line.
 const DISTANCE_MOST: f64 = 1.5;
 
-/// A ratio of at least 1, and the message size at which it is the largest.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Worst {
-    /// The ratio.
-    pub ratio: f64,
-    /// The size, bytes.
-    pub size_bytes: u64,
-}
-
 /// What the costs of a transport are based on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Basis {
@@ -38,9 +29,9 @@ pub struct Basis {
     /// Number of trials of round trips.
     pub round_trips: usize,
     /// How far the line is from the median time of a size.
-    pub distance: Worst,
+    pub distance: f64,
     /// How far the ends of the 95 % interval of a size's median time are from each other.
-    pub scatter: Worst,
+    pub scatter: f64,
 }
 
 /// Costs computed from a run, and what they are based on.
@@ -123,7 +114,7 @@ fn cost(records: &[&Record], transport: Transport) -> Option<Result<(Cost, Basis
     }
     let streams = sizes.values().map(Vec::len).sum();
     let mut medians: Vec<Point> = Vec::new();
-    let mut scatter = Worst { ratio: 1.0, size_bytes: 0 };
+    let mut scatter: f64 = 1.0;
     for (&size_bytes, times) in &sizes {
         let summary = Summary::of(times)?;
         let Some(interval) = summary.interval else {
@@ -139,9 +130,7 @@ fn cost(records: &[&Record], transport: Transport) -> Option<Result<(Cost, Basis
                 summary.median, interval.low, interval.high
             )));
         }
-        if ratio > scatter.ratio {
-            scatter = Worst { ratio, size_bytes };
-        }
+        scatter = scatter.max(ratio);
         medians.push(Point { size_bytes: size_bytes as f64, time_ns: summary.median });
     }
     let weights: Vec<f64> = medians.iter().map(|p| p.time_ns.powi(-2)).collect();
@@ -152,7 +141,7 @@ fn cost(records: &[&Record], transport: Transport) -> Option<Result<(Cost, Basis
         ns if ns > 0.0 => ns,
         _ => (medians[0].time_ns - byte_ns * medians[0].size_bytes).max(1.0),
     };
-    let mut distance = Worst { ratio: 1.0, size_bytes: 0 };
+    let mut distance: f64 = 1.0;
     for point in &medians {
         let line = message_ns + byte_ns * point.size_bytes;
         let ratio = (line / point.time_ns).max(point.time_ns / line);
@@ -162,9 +151,7 @@ fn cost(records: &[&Record], transport: Transport) -> Option<Result<(Cost, Basis
                 point.size_bytes, point.time_ns
             )));
         }
-        if ratio > distance.ratio {
-            distance = Worst { ratio, size_bytes: point.size_bytes as u64 };
-        }
+        distance = distance.max(ratio);
     }
     let there: Vec<f64> = of(Workload::PingPong)
         .filter_map(|r| {
@@ -216,7 +203,7 @@ mod tests {
         assert!((cost.byte_ns / 0.05 - 1.0).abs() < 0.05, "{cost:?}");
         let basis = measured.bases[&Transport::ShmFutex];
         assert_eq!((basis.streams, basis.round_trips), (27, 0));
-        assert!(basis.distance.ratio < 1.05, "{basis:?}");
+        assert!(basis.distance < 1.05, "{basis:?}");
     }
 
     #[test]

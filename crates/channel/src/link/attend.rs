@@ -124,7 +124,16 @@ impl Link {
             self.read_packets();
         }
         let mut state = self.lock();
-        if state.over || state.peer_said_bye {
+        if state.over {
+            return unsent;
+        }
+        if state.peer_said_bye {
+            // The peer has everything, and sends nothing more.
+            let is_down = sessions.iter().any(|session| session.is_down());
+            drop(state);
+            if is_down {
+                self.lost(None);
+            }
             return unsent;
         }
         let down: Vec<_> = sessions.into_iter().filter(|session| session.is_down()).collect();

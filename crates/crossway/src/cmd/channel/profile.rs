@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use crossway_channel::{Profile, Transport};
-use crossway_lab::channel_profile::{self, Measured, Worst};
+use crossway_lab::channel_profile::{self, Measured};
 use crossway_lab::env::Environment;
 use crossway_lab::records_io::{self, read_records};
 
@@ -47,17 +47,19 @@ impl Write {
         if there.is_some_and(|there| {
             Environment::take().is_ok_and(|here| here.machine_id != there.machine_id)
         }) {
-            eprintln!(
-                "note: {} was measured on another machine, so the costs may be wrong for this one",
+            ui.note(&format!(
+                "{} was measured on another machine, so the costs may be wrong for this one",
                 path.display()
-            );
+            ));
         }
         if measured.bases.is_empty() {
             let reasons =
                 measured.refused.iter().map(|(transport, why)| format!("{transport}: {why}"));
+            let here = measured.refused.keys().any(|transport| !is_between_hosts(transport));
+            let how = if here { format!(": {MEASURE} --trials 15") } else { String::new() };
             bail!(
                 "{} has no trials that allow a statement about costs ({}); measure again while the machine is idle, \
-                 with more trials: {MEASURE} --trials 15",
+                 with more trials{how}",
                 path.display(),
                 reasons.collect::<Vec<_>>().join("; ")
             );
@@ -67,6 +69,12 @@ impl Write {
                 serde_json::to_writer_pretty(&mut *out, &measured.profile)?;
                 Ok(out.write_all(b"\n")?)
             })?;
+        }
+        for (transport, why) in &measured.refused {
+            ui.note(&format!("{transport} keeps its default costs: {why}"));
+        }
+        for warning in mixed(&measured.bases.keys().copied().collect::<Vec<_>>()) {
+            ui.note(&warning);
         }
         if self.json {
             ui.print_json(&measured.profile)?;
@@ -84,9 +92,8 @@ fn show(measured: &Measured, ui: &Ui) {
     for (transport, default) in Profile::default().costs {
         let cost = measured.profile.costs.get(&transport).unwrap_or(&default);
         let basis = measured.bases.get(&transport);
-        let ratio = |worst: Option<Worst>| {
-            worst.map_or("-".to_owned(), |worst| format!("{:.2} x", worst.ratio))
-        };
+        let ratio =
+            |worst: Option<f64>| worst.map_or("-".to_owned(), |worst| format!("{worst:.2} x"));
         grid.row([
             transport.to_string(),
             format!("{:.0}", cost.message_ns),
@@ -114,24 +121,23 @@ fn show(measured: &Measured, ui: &Ui) {
             );
         }
     }
-    for (transport, why) in &measured.refused {
-        ui.print_noted("33", &format!("{transport} keeps its default costs:"), why);
-    }
-    for warning in mixed(&measured.bases.keys().copied().collect::<Vec<_>>()) {
-        ui.print_noted("33", "warning:", &warning);
-    }
+}
+
+/// Whether channels use the transport between hosts.
+fn is_between_hosts(transport: &Transport) -> bool {
+    matches!(transport, Transport::Tcp | Transport::Tipc)
 }
 
 /// Warns of default costs with which a channel compares measured ones: those of the other transports within a host, or
 /// of the other transport between hosts.
 fn mixed(measured: &[Transport]) -> Vec<String> {
-    let between = |transport: &Transport| matches!(transport, Transport::Tcp | Transport::Tipc);
     let mut warnings = Vec::new();
     for (is_between, how) in [
         (false, format!("measure them, too: {MEASURE}")),
         (true, "measure both between the same hosts".to_owned()),
     ] {
-        let all = Profile::default().costs.into_keys().filter(|t| between(t) == is_between);
+        let all =
+            Profile::default().costs.into_keys().filter(|t| is_between_hosts(t) == is_between);
         let (known, missing): (Vec<_>, Vec<_>) = all.partition(|t| measured.contains(t));
         if known.is_empty() || missing.is_empty() {
             continue;

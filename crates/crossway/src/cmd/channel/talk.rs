@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail};
 use crossway_channel::{Channel, Error, EventKind, Listener, RecvError};
 use crossway_sys::poll::{Interest, wait_ready};
 
@@ -59,8 +59,8 @@ pub(super) struct Send {
     opening: Opening,
 }
 
-/// Prints the events of a channel so far, and starts a thread that prints the later ones until one of them says that
-/// the peer closed the channel or died.
+/// Prints the events of a channel so far, and starts a thread that prints the later ones until one of them ends
+/// the channel.
 pub(super) fn explain(channel: &Channel) -> JoinHandle<()> {
     let handle = channel.handle();
     let events = handle.events();
@@ -70,7 +70,7 @@ pub(super) fn explain(channel: &Channel) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for event in events.iter() {
             eprintln!("{event}");
-            if matches!(event.what, EventKind::PeerClosed | EventKind::PeerDied) {
+            if event.what.is_end() {
                 break;
             }
         }
@@ -213,12 +213,14 @@ impl Send {
         sender.close(None)?;
         drop(receiver);
         handle.wait_until_over(None);
-        ensure!(
-            handle.log().last().map(|event| &event.what) != Some(&EventKind::PeerDied),
-            "the listener of channel '{}' died, or its connection broke, before it had received everything; start it \
-             again and repeat the command",
+        let why = match handle.log().pop().map(|event| event.what) {
+            Some(EventKind::PeerDied) => "it died, or its connection broke".to_owned(),
+            Some(EventKind::Violated(why)) => format!("it violated the protocol: {why}"),
+            _ => return Ok(ExitCode::SUCCESS),
+        };
+        bail!(
+            "the listener of channel '{}' may not have received everything ({why}); start it again and repeat the command",
             self.name
-        );
-        Ok(ExitCode::SUCCESS)
+        )
     }
 }
