@@ -239,7 +239,7 @@ fn spread_of(samples: &[f64]) -> Spread {
 }
 
 /// Measures the round trip through two cache lines between two CPUs, nanoseconds. This is done before and after each
-/// trial and takes one to two milliseconds.
+/// trial and takes a few milliseconds.
 ///
 /// # Errors
 /// A CPU cannot be used, or is occupied by something else for seconds.

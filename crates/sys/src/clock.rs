@@ -54,9 +54,9 @@ pub fn sleep_until_ns(instant_ns: u64) {
     }
 }
 
-/// Sets the calling thread's timer slack: how late, in nanoseconds, the kernel may end its sleeps. The default of
-/// 50,000 lets the kernel group timers. The kernel adds the slack to every sleep of a thread that is not real-time; see
-/// PR_SET_TIMERSLACK in prctl(2).
+/// Sets the calling thread's timer slack: how late, in nanoseconds, the kernel may end its sleeps. With the default of
+/// 50,000, the kernel may delay timers so that several expire together. The slack is added to every sleep of a thread
+/// that is not real-time; see PR_SET_TIMERSLACK in prctl(2).
 ///
 /// # Errors
 /// The kernel refuses (for example because of a seccomp filter).

@@ -41,7 +41,7 @@ impl Patience {
         Patience { given_up: AtomicBool::new(false), deadline: Instant::now() + GIVE_UP_AFTER }
     }
 
-    /// Spins, without a pause instruction, until `done`; false when either side has given up.
+    /// Spins, without a pause instruction of its own, until `done`; false when either side has given up.
     #[inline(always)]
     fn spin_until(&self, mut done: impl FnMut() -> bool) -> bool {
         loop {

@@ -29,10 +29,14 @@ pub fn cache_line_round_trips(
     batches: usize,
     rounds: usize,
 ) -> Result<Vec<f64>, OsError> {
-    let mut ways = Vec::new();
-    for look in [Look::Paused, Look::Incessant] {
-        ways.push(round_trips(cpus, lines, look, batches, rounds)?);
-    }
+    // On a busy machine, one way may be completed and the other not.
+    let paused = round_trips(cpus, lines, Look::Paused, batches, rounds);
+    let incessant = round_trips(cpus, lines, Look::Incessant, batches, rounds);
+    let ways = match (paused, incessant) {
+        (Ok(paused), Ok(incessant)) => vec![paused, incessant],
+        (Ok(one), Err(_)) | (Err(_), Ok(one)) => vec![one],
+        (Err(error), Err(_)) => return Err(error),
+    };
     let median = |times: &Vec<f64>| {
         let mut sorted = times.clone();
         sorted.sort_by(f64::total_cmp);
