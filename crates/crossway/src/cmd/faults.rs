@@ -38,8 +38,8 @@ pub(crate) struct Faults {
     #[arg(long)]
     json: bool,
     /// Write the records to PATH or, if PATH is a folder, to faults.jsonl in it: `crossway report` finds them in the
-    /// folder of a run, `crossway advise` also in the folder of all runs. The file's records of other mechanisms are
-    /// kept
+    /// folder of a run, `crossway advise` also in the folder of all runs. The file's records of other mechanisms
+    /// and machines are kept
     #[arg(long, value_name = "PATH")]
     save: Option<PathBuf>,
     /// Milliseconds of silence after which a survivor counts as hung
@@ -66,7 +66,10 @@ impl Run for Faults {
             other => other?,
         };
         if let Some(file) = &save {
-            kept.retain(|old| records.iter().all(|new| new.mechanism != old.mechanism));
+            let is_same = |old: &FaultRecord, new: &FaultRecord| {
+                new.mechanism == old.mechanism && new.environment == old.environment
+            };
+            kept.retain(|old| !records.iter().any(|new| is_same(old, new)));
             output::write(file, "name another file with --save", |out| {
                 write_lines(out, &kept)?;
                 write_lines(out, &records)
