@@ -77,6 +77,8 @@ pub struct Comparison {
     /// Whether both sides contain the same trials, so that the figures are equal by construction.
     #[serde(default)]
     pub same_trials: bool,
+    /// Whether the figure is a percentile for which some good trials have too few samples.
+    pub lacks_samples: bool,
     /// Whether the virtual CPUs moved to other cores between the two sets, so that the figures say nothing about the
     /// mechanism.
     #[serde(default)]
@@ -296,6 +298,8 @@ fn compare_figure(
         same_within: if between.very_same { Some(0.0) } else { room },
         verdict,
         same_trials: between.very_same,
+        lacks_samples: matches!(figure, Figure::LatencyP99 { .. })
+            && [a.len(), b.len()] != between.trials,
         cores_moved: moved.is_some(),
         note,
     })

@@ -129,18 +129,19 @@ pub fn fit(points: &[Point]) -> Option<Fit> {
     if groups.len() < SIZES_AT_LEAST {
         return None;
     }
+    let times = |group: &Vec<Point>| -> Vec<f64> { group.iter().map(|p| p.time_ns).collect() };
+    let medians: Vec<f64> =
+        groups.iter().map(|group| median(&times(group))).collect::<Option<_>>()?;
     let mut typical = Vec::with_capacity(usable.len());
-    for group in &groups {
-        let times: Vec<f64> = group.iter().map(|p| p.time_ns).collect();
-        typical.extend(std::iter::repeat_n(median(&times)?, group.len()));
+    for (group, median) in groups.iter().zip(&medians) {
+        typical.extend(std::iter::repeat_n(*median, group.len()));
     }
     // In the order of `typical`, as the samples below are.
     let usable = groups.concat();
     let (startup_ns, per_byte_ns) = robust_line(&usable, &typical)?;
     let mut worst = (0.0, 0.0);
-    for group in &groups {
-        let times: Vec<f64> = group.iter().map(|p| p.time_ns).collect();
-        let (size, time) = (group[0].size_bytes, median(&times)?);
+    for (group, &time) in groups.iter().zip(&medians) {
+        let size = group[0].size_bytes;
         let residual = (time - startup_ns - per_byte_ns * size).abs() / time;
         if residual > worst.0 {
             worst = (residual, size);

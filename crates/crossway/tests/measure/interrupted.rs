@@ -61,7 +61,7 @@ fn a_killed_controller_leaves_nothing_and_its_run_goes_on() {
         );
     }
     fs::write(&plan, LONG).unwrap();
-    // What is found before a continuation is told apart from what was found before the run.
+    // Findings before a continuation are distinguished from those before the run.
     let preflight = run.join("preflight.json");
     fs::write(&preflight, "[]").unwrap();
     let resumed = place.command(&["measure", "--resume", run.to_str().unwrap()]).output().unwrap();

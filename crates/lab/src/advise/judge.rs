@@ -5,7 +5,7 @@ mod judged;
 mod mix;
 
 pub use judged::Judged;
-use mix::Mix;
+use mix::{Mix, Row};
 
 use super::belief::within;
 use super::candidate::Candidate;
@@ -130,21 +130,17 @@ pub fn judge<'a>(
         .collect();
     if let Some(most) = question.goals.cpu_percent {
         // At the stated rate, or at the rate that was achieved if that is lower.
-        let per_message_ns = |k: usize| {
-            let stated_ns = question.rate_per_s.map_or(0.0, |rate| 1e9 / rate);
-            Some(times.get(k)?.max(stated_ns))
+        let stated_ns = question.rate_per_s.map_or(0.0, |rate| 1e9 / rate);
+        let percent_of = |row: &Row<'_>| {
+            let cpu_ns = row.mean(Trial::cpu_ns_per_message)?;
+            let per_message_ns = row.mean(Trial::ns_per_message)?.max(stated_ns);
+            // An end that does not sleep uses all the CPU time that it gets. If other programs took the CPU from it, it
+            // used less, but on an idle machine it would not.
+            let awake = row.trials().filter(|t| t.kept_awake());
+            let at_least = awake.map(|t| 100.0 * t.ends() as f64).fold(0.0, f64::max);
+            Some((cpu_ns / per_message_ns * 100.0).max(at_least))
         };
-        // An end that does not sleep uses all the CPU time that it gets. If other programs took the CPU from it, it used
-        // less, but on an idle machine it would not.
-        let at_least = |k: usize| {
-            let awake = rows[k].trials().filter(|t| t.kept_awake());
-            awake.map(|t| 100.0 * t.ends() as f64).fold(0.0, f64::max)
-        };
-        let percent: Vec<f64> = cpus
-            .iter()
-            .enumerate()
-            .filter_map(|(k, cpu)| Some((cpu / per_message_ns(k)? * 100.0).max(at_least(k))))
-            .collect();
+        let percent: Vec<f64> = rows.iter().filter_map(percent_of).collect();
         goals.push(GoalVerdict::of("CPU", most, "%", Figure::of(&percent)));
     }
     if let Some(most) = question.goals.memory_bytes {

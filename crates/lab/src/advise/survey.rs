@@ -172,7 +172,14 @@ impl Surveyor<'_> {
             let trials = self.affordable(unknown.len(), time).clamp(1, FIRST_TRIALS);
             // Between hosts, a mechanism that does not work there fails only after its deadline: one trial shows that.
             let first = if self.question.site == Site::OtherHost { 1 } else { trials };
-            self.stage("all candidates briefly", Some(SurveyPart::Early), &unknown, &own, first)?;
+            self.stage(
+                "all candidates briefly",
+                Some(SurveyPart::Early),
+                &unknown,
+                &own,
+                first,
+                None,
+            )?;
             if first < trials {
                 let works =
                     |c: &Candidate| judge(self.question, c, self.survey.trials.iter()).is_some();
@@ -183,6 +190,7 @@ impl Surveyor<'_> {
                     &working,
                     &own,
                     trials - first,
+                    None,
                 )?;
             }
         }
@@ -195,11 +203,13 @@ impl Surveyor<'_> {
             if last {
                 let part = Some(SurveyPart::Last);
                 let judged = self.judged(&left, known);
-                if let Some((ms, trials)) = self.longer(&judged.iter().collect::<Vec<_>>(), time) {
-                    self.stage_of(LONG_ENOUGH, part, &left, &own, trials, ms)?;
+                let suited: Vec<&Judged> = judged.iter().filter(|j| j.admissible()).collect();
+                let of = if suited.is_empty() { judged.iter().collect() } else { suited };
+                if let Some((ms, trials)) = self.longer(&of, left.len(), time) {
+                    self.stage(LONG_ENOUGH, part, &left, &own, trials, Some(ms))?;
                 } else {
                     let trials = trials.max(LAST_TRIALS);
-                    self.stage("the best candidates at length", part, &left, &own, trials)?;
+                    self.stage("the best candidates at length", part, &left, &own, trials, None)?;
                 }
                 self.settle(candidates, CHOICE_SHARE)?;
                 return Ok(self.finalists(candidates, left, known));
@@ -209,7 +219,7 @@ impl Surveyor<'_> {
                 continue;
             }
             let trials = trials.min(LAST_TRIALS);
-            self.stage("the better half", Some(SurveyPart::Early), &left, &own, trials)?;
+            self.stage("the better half", Some(SurveyPart::Early), &left, &own, trials, None)?;
         }
     }
 
@@ -250,8 +260,8 @@ impl Surveyor<'_> {
                 return Ok(());
             }
             let time = self.budget.mul_f64(share).saturating_sub(self.elapsed());
-            if let Some((ms, trials)) = self.longer(&choice.possible, time) {
-                self.stage_of(LONG_ENOUGH, Some(SurveyPart::Last), &open, &own, trials, ms)?;
+            if let Some((ms, trials)) = self.longer(&choice.possible, open.len(), time) {
+                self.stage(LONG_ENOUGH, Some(SurveyPart::Last), &open, &own, trials, Some(ms))?;
                 continue;
             }
             // A candidate that an earlier stage dropped may return, but then it needs trials beside the others.
@@ -266,17 +276,17 @@ impl Surveyor<'_> {
             if trials < FIRST_TRIALS {
                 return Ok(());
             }
-            self.stage(purpose, Some(SurveyPart::Last), &open, &own, trials)?;
+            self.stage(purpose, Some(SurveyPart::Last), &open, &own, trials, None)?;
         }
     }
 
     /// The length in milliseconds of the next trials, and their number for each of these candidates. `None` unless the
     /// trials so far are too short for the percentile of a goal and at least [`TRIALS_AT_LEAST`] longer ones fit in
     /// `time`.
-    fn longer(&self, of: &[&Judged], time: Duration) -> Option<(u64, u32)> {
+    fn longer(&self, of: &[&Judged], candidates: usize, time: Duration) -> Option<(u64, u32)> {
         let goals = of.iter().flat_map(|j| &j.goals);
         let ms = goals.filter_map(GoalVerdict::longer_ms).max()?;
-        let trials = self.affordable_of(of.len(), time, ms).min(LAST_TRIALS);
+        let trials = self.affordable_of(candidates, time, ms).min(LAST_TRIALS);
         (trials as usize >= TRIALS_AT_LEAST).then_some((ms, trials))
     }
 
@@ -320,12 +330,13 @@ impl Surveyor<'_> {
                 continue;
             }
             let purpose = format!("variation: {}", describe(&variation, self.question));
-            self.stage(&purpose, None, finalists, &variation, VARIED_TRIALS)?;
+            self.stage(&purpose, None, finalists, &variation, VARIED_TRIALS, None)?;
             self.survey.variations.push(variation);
         }
         Ok(())
     }
 
+    /// Measures a stage with trials of `ms` milliseconds; `None` for the usual length.
     fn stage(
         &mut self,
         purpose: &str,
@@ -333,26 +344,14 @@ impl Surveyor<'_> {
         candidates: &[Candidate],
         setting: &Setting,
         trials: u32,
-    ) -> Result<(), AdviseError> {
-        let ms = measure_ms(&setting.apply(self.question));
-        self.stage_of(purpose, part, candidates, setting, trials, ms)
-    }
-
-    /// Measures a stage with trials of `ms` milliseconds.
-    fn stage_of(
-        &mut self,
-        purpose: &str,
-        part: Option<SurveyPart>,
-        candidates: &[Candidate],
-        setting: &Setting,
-        trials: u32,
-        ms: u64,
+        ms: Option<u64>,
     ) -> Result<(), AdviseError> {
         // No candidate may be left because none works here.
         if candidates.is_empty() {
             return Ok(());
         }
         let question = setting.apply(self.question);
+        let ms = ms.unwrap_or_else(|| measure_ms(&question));
         self.seed += 1;
         let plan = plan_of(part, &question, candidates, trials, ms, self.seed)?;
         let count = candidates.len() * question.sizes.len() * trials as usize;

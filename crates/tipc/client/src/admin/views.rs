@@ -343,7 +343,7 @@ pub struct MonitorView {
 pub struct MonitoredBearerView {
     /// Name of the bearer.
     pub bearer: String,
-    /// Number of times this node has determined anew which nodes it monitors itself.
+    /// Number of times this node has recomputed which nodes it monitors itself.
     pub table_generation: u32,
     /// Number of nodes on the medium, including this one.
     pub cluster_size: usize,
