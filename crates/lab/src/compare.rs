@@ -55,7 +55,10 @@ pub struct Comparison {
     pub b: Summary,
     /// Median of B divided by median of A.
     pub ratio: f64,
-    /// 95 % bootstrap interval of the ratio; null if either side has fewer than five trials.
+    /// 95 % bootstrap interval of the ratio; null if either side has fewer than five trials, or if [`lacks_samples`] is
+    /// set.
+    ///
+    /// [`lacks_samples`]: Comparison::lacks_samples
     pub ratio_interval: Option<Interval>,
     /// Factor by which B is slower than A: above 1 is slower, whether a larger or a smaller figure is better.
     pub slowdown: f64,
@@ -77,7 +80,8 @@ pub struct Comparison {
     /// Whether both sides contain the same trials, so that the figures are equal by construction.
     #[serde(default)]
     pub same_trials: bool,
-    /// Whether the figure is a percentile for which some good trials have too few samples.
+    /// Whether the figure is a percentile and more than one in ten good trials of a side have too few samples for it.
+    /// There is no interval then, because those that have enough are the fast ones.
     pub lacks_samples: bool,
     /// Whether the virtual CPUs moved to other cores between the two sets, so that the figures say nothing about the
     /// mechanism.
@@ -260,7 +264,11 @@ fn compare_figure(
     let ratio = b_summary.median / a_summary.median;
     let slowdown = if figure.more_is_better() { 1.0 / ratio } else { ratio };
     let decided = stats::ratio_interval(b, a, 0.95)?;
-    let ratio_interval = (stats::enough(a) && stats::enough(b)).then_some(decided);
+    let lacks_samples = matches!(figure, Figure::LatencyP99 { .. })
+        && std::iter::zip([a, b], between.trials)
+            .any(|(with, trials)| with.len() * 10 < trials * 9);
+    let is_enough = stats::enough(a) && stats::enough(b) && !lacks_samples;
+    let ratio_interval = is_enough.then_some(decided);
     let slowdown_interval = ratio_interval.map(|i| match figure.more_is_better() {
         true => Interval { low: 1.0 / i.high, high: 1.0 / i.low },
         false => i,
@@ -272,7 +280,7 @@ fn compare_figure(
         _ if between.very_same => {
             (Verdict::Same, Some("both sides contain the same trials".to_owned()))
         }
-        None => (Verdict::Unclear, Some(too_few(figure, between.trials, a.len().min(b.len())))),
+        None => (Verdict::Unclear, Some(too_few(figure, between.trials, [a.len(), b.len()]))),
         Some((slowdown, room)) => match moved {
             Some((before, after)) => (Verdict::Unclear, Some(cpus_moved(before, after))),
             None => judge(slowdown, room, test.p, terms),
@@ -298,27 +306,29 @@ fn compare_figure(
         same_within: if between.very_same { Some(0.0) } else { room },
         verdict,
         same_trials: between.very_same,
-        lacks_samples: matches!(figure, Figure::LatencyP99 { .. })
-            && [a.len(), b.len()] != between.trials,
+        lacks_samples,
         cores_moved: moved.is_some(),
         note,
     })
 }
 
-/// Why a figure has no interval. `figures` is the number of trials that have this figure, on the side that has fewer.
-fn too_few(figure: Figure, trials: [usize; 2], figures: usize) -> String {
+/// Why a figure has no interval. `figures` is the number of trials of A and of B that have this figure.
+fn too_few(figure: Figure, trials: [usize; 2], figures: [usize; 2]) -> String {
     let fewest = trials[0].min(trials[1]);
     if fewest < TRIALS_AT_LEAST {
         let are = if fewest == 1 { "trial is" } else { "trials are" };
         return format!("{fewest} {are} too few; run {TRIALS_AT_LEAST} or more");
     }
-    let have = if figures == 1 { "trial has" } else { "trials have" };
-    match figure {
-        Figure::LatencyP99 { .. } => format!(
-            "only {figures} {have} the 1,000 samples for a p99, but {TRIALS_AT_LEAST} are needed; raise --measure-ms"
-        ),
-        _ => format!("only {figures} {have} this figure, but {TRIALS_AT_LEAST} are needed"),
+    if matches!(figure, Figure::LatencyP99 { .. }) {
+        let [a, b] = figures;
+        return format!(
+            "only {a} of {} trials of A and {b} of {} of B have the 1,000 samples for a p99; raise --measure-ms",
+            trials[0], trials[1]
+        );
     }
+    let figures = figures[0].min(figures[1]);
+    let have = if figures == 1 { "trial has" } else { "trials have" };
+    format!("only {figures} {have} this figure, but {TRIALS_AT_LEAST} are needed")
 }
 
 /// The remark on virtual CPUs that moved, with the cache-line round trips of both sides.

@@ -17,7 +17,7 @@ struct Words {
     _apart: [u8; 124],
     holder: AtomicU32,
     numbers: AtomicU32,
-    bells_eaten: AtomicU32,
+    bells_consumed: AtomicU32,
     begun: AtomicU32,
     part: AtomicU64,
 }
@@ -79,8 +79,8 @@ impl ReceiverWords for Receiver {
     }
 
     #[inline]
-    fn bells_eaten(&self) -> &AtomicU32 {
-        &self.words().bells_eaten
+    fn bells_consumed(&self) -> &AtomicU32 {
+        &self.words().bells_consumed
     }
 
     #[inline]

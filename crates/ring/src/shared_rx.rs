@@ -19,7 +19,7 @@ pub trait ReceiverWords {
     /// The state of the bell ([`doorbell`]). The producer writes it, too.
     fn bell(&self) -> &AtomicU32;
     /// Number of bells removed from the socket.
-    fn bells_eaten(&self) -> &AtomicU32;
+    fn bells_consumed(&self) -> &AtomicU32;
     /// How much of a record was taken: the record's position and, in the low 20 bits, the number of bytes, less than
     /// [`PART_MAX`].
     fn part(&self) -> &AtomicU64;
@@ -269,8 +269,8 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
     }
 
     /// Number of bells removed so far: if it has not changed, a bell that was seen is still in the socket.
-    pub fn bells_eaten(&self) -> u32 {
-        self.rx.words.bells_eaten().load(Ordering::Relaxed)
+    pub fn bells_consumed(&self) -> u32 {
+        self.rx.words.bells_consumed().load(Ordering::Relaxed)
     }
 }
 

@@ -393,9 +393,7 @@ fn cells(c: &Comparison) -> Vec<(String, Tone)> {
     let (verdict, tone) = verdict(c);
     let interval = c.ratio_interval.map_or("–".to_owned(), |i| change_range(i.low, i.high));
     let plain = |text: String| (text, Tone::Plain);
-    // Of trials that do not all have enough samples for a p99, those in which the mechanism was fast have them.
-    let is_biased = c.lacks_samples && c.ratio_interval.is_none();
-    let shown = |text: String| if is_biased { "–".to_owned() } else { text };
+    let shown = |text: String| if c.lacks_samples { "–".to_owned() } else { text };
     vec![
         plain(c.figure.to_string()),
         plain(shown(quantity.show(c.a.median))),

@@ -51,7 +51,7 @@ impl Bells for Socket<'_> {
         self.step()?;
         let was_there = self.shared.take_bell();
         if was_there {
-            self.shared.bells_eaten().fetch_add(1, Ordering::Relaxed);
+            self.shared.bells_consumed().fetch_add(1, Ordering::Relaxed);
         }
         // The consumer may also be killed after removing the bell.
         self.step()?;
@@ -126,7 +126,7 @@ pub(crate) fn receive(shared: &Shared, waits: Waits, fuse: u32) -> Result<Option
                 thread::yield_now();
             }
             waited = true;
-            polled = (!awaits).then(|| turn.bells_eaten());
+            polled = (!awaits).then(|| turn.bells_consumed());
         }
         if waits == Waits::Never {
             return Ok(None);
@@ -147,7 +147,7 @@ pub(crate) fn receive(shared: &Shared, waits: Waits, fuse: u32) -> Result<Option
         if waits == Waits::GivesUp {
             (woken, waits) = (Woken::WithoutBell, Waits::Polls);
         } else if shared.await_bell() {
-            shared.bells_eaten().fetch_add(1, Ordering::Relaxed);
+            shared.bells_consumed().fetch_add(1, Ordering::Relaxed);
             woken = Woken::ByBell;
         } else {
             woken = Woken::WithoutBell;
@@ -181,7 +181,7 @@ fn attempt<G>(
         Woken::WithoutBell => turn.give_up(socket)?,
     };
     if let Some(front) = turn.front().unwrap() {
-        let seen = polled == Some(turn.bells_eaten());
+        let seen = polled == Some(turn.bells_consumed());
         if !ate && !turn.is_heard(seen, socket)? {
             return Ok(Attempt::Nothing);
         }

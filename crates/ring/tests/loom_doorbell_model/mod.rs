@@ -101,7 +101,7 @@ impl ReceiverWords for Shared {
         &self.extra().bell
     }
 
-    fn bells_eaten(&self) -> &AtomicU32 {
+    fn bells_consumed(&self) -> &AtomicU32 {
         &self.extra().eaten
     }
 

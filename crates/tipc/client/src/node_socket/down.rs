@@ -48,10 +48,10 @@ pub(super) enum Found {
     Came(Came),
     /// The ring is empty, and this many bells have been consumed. If the descriptor still polls readable and this count
     /// has not changed, no new bell has arrived.
-    Nothing { bells_eaten: u32 },
+    Nothing { bells_consumed: u32 },
     /// Like [`Found::Nothing`], and the caller must wait by receiving the next bell: the bell's shared word already
     /// announces that.
-    Awaits { bells_eaten: u32 },
+    Awaits { bells_consumed: u32 },
     /// The end of the connection.
     End,
     /// Nothing was received, but the next attempt may succeed immediately: the lane has been switched off again, or the
@@ -160,7 +160,7 @@ impl NodeSocket {
             return None;
         }
         let down = self.down_lane().ok()?;
-        Some(down.words.bells_eaten().load(Ordering::Relaxed))
+        Some(down.words.bells_consumed().load(Ordering::Relaxed))
     }
 
     /// Takes the next message or stream bytes; leaves them in the ring if `look` is set.
@@ -217,7 +217,7 @@ impl NodeSocket {
             Woken::ByBell => !doorbell::withdraw(bell.inlet.rx.words().bell()),
             Woken::WithoutBell => turn.give_up(bell)?,
         };
-        let bells_eaten = turn.bells_eaten();
+        let bells_consumed = turn.bells_consumed();
         loop {
             let Some(front) = turn.front().map_err(|_| Errno::PROTO)? else {
                 if std::mem::take(&mut ate) {
@@ -237,13 +237,13 @@ impl NodeSocket {
                     Presence::End => continue,
                     Presence::Bell if turn.is_empty() => {
                         turn.eat_stray(bell)?;
-                        Ok(Found::Nothing { bells_eaten: turn.bells_eaten() })
+                        Ok(Found::Nothing { bells_consumed: turn.bells_consumed() })
                     }
                     _ => Ok(self.find_nothing(turn, bell, buf.len(), may_await)),
                 };
             };
-            if !ate && !turn.is_heard(polled == Some(bells_eaten), bell)? {
-                return Ok(Found::Nothing { bells_eaten });
+            if !ate && !turn.is_heard(polled == Some(bells_consumed), bell)? {
+                return Ok(Found::Nothing { bells_consumed });
             }
             let (came, records) = if self.kind == SocketKind::Stream {
                 take_bytes(turn, front, buf, look)

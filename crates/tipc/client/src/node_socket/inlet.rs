@@ -54,8 +54,8 @@ impl ReceiverWords for InletWords {
     }
 
     #[inline]
-    fn bells_eaten(&self) -> &AtomicU32 {
-        self.own.bells_eaten()
+    fn bells_consumed(&self) -> &AtomicU32 {
+        self.own.bells_consumed()
     }
 
     #[inline]
@@ -153,7 +153,7 @@ impl Bell<'_> {
             Err(Errno::AGAIN) if nonblocking => Ok(false),
             Err(errno) => Err(errno),
             Ok(_) => {
-                self.inlet.rx.words().bells_eaten().fetch_add(1, Ordering::Relaxed);
+                self.inlet.rx.words().bells_consumed().fetch_add(1, Ordering::Relaxed);
                 Ok(true)
             }
         }

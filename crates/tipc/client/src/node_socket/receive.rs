@@ -161,13 +161,13 @@ impl NodeSocket {
                 match self.take_turn(down, buf, peek, before)? {
                     Found::Came(came) => return Ok(self.message(&came, buf.len())),
                     Found::End => return self.end(),
-                    Found::Nothing { bells_eaten } => polled = Some(bells_eaten),
-                    Found::Awaits { bells_eaten } => {
+                    Found::Nothing { bells_consumed } => polled = Some(bells_consumed),
+                    Found::Awaits { bells_consumed } => {
                         (woken, error) = self.await_bell(down)?;
                         match error {
                             Some(errno) if woken == Woken::Not => return Err(errno),
                             // Unless this call has withdrawn at the end, no bell was seen that is still in the descriptor.
-                            _ => polled = (woken == Woken::Not).then_some(bells_eaten),
+                            _ => polled = (woken == Woken::Not).then_some(bells_consumed),
                         }
                         continue;
                     }

@@ -74,18 +74,18 @@ impl NodeSocket {
         room: usize,
         may_await: bool,
     ) -> Found {
-        let bells_eaten = turn.bells_eaten();
+        let bells_consumed = turn.bells_consumed();
         if !bell.down.waits_for_one() || !may_await {
-            return Found::Nothing { bells_eaten };
+            return Found::Nothing { bells_consumed };
         }
         let takes = if self.kind == SocketKind::Stream { room } else { doorbell::TAKES_ALL };
         // As long as this thread counts as a waiter, others poll: the kernel would wake only one of two that receive.
         let is_first = self.waiters().fetch_add(1, Ordering::AcqRel) == 0;
         if is_first && turn.await_bell(takes, self.spin_us() > 0) {
-            return Found::Awaits { bells_eaten };
+            return Found::Awaits { bells_consumed };
         }
         self.waiters().fetch_sub(1, Ordering::AcqRel);
-        Found::Nothing { bells_eaten }
+        Found::Nothing { bells_consumed }
     }
 
     /// Waits after [`Found::Awaits`] for as long as the descriptor's settings allow. If the wait failed, the second
