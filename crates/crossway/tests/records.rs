@@ -1,6 +1,6 @@
 //! Commands that read records, run as by a user: their output, their errors, their exit codes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -340,6 +340,30 @@ fn limits_refuse_cpus_that_cannot_be_used() {
     let (_, err, code) = run(&["limits", "--sizes", "0"]);
     assert_eq!(code, 2);
     assert!(err.contains('0'), "{err}");
+}
+
+#[test]
+fn each_limit_is_measured_or_has_the_reason_why_not() {
+    let (out, err, code) = run(&["limits", "--json", "--sizes", "64"]);
+    assert_eq!(code, 0, "{err}");
+    let limits: Value = serde_json::from_str(&out).expect("JSON");
+    let list = |name: &str| limits[name].as_array().expect("an array").clone();
+    let gaps = limits["gaps"].to_string();
+    for (name, figure) in [
+        ("cache_lines", "two_lines_ns"),
+        ("wakes", "wake_to_run_ns"),
+        ("exchanges", "round_trip_ns"),
+        ("copies", "bytes_per_s"),
+    ] {
+        let median = |row: &Value| row[figure]["median"].as_f64().expect("a figure");
+        assert!(list(name).iter().all(|row| median(row) > 0.0), "{name}");
+        assert!(!list(name).is_empty() || gaps.contains("CPU"), "{name}: {gaps}");
+    }
+    // The exchange is measured between each pair of the copies and on one CPU; what did not count is a gap.
+    let copies = list("copies");
+    let pairs: BTreeSet<_> = copies.iter().map(|c| (c["a"].as_u64(), c["b"].as_u64())).collect();
+    let refused = gaps.matches("no blocking exchange").count();
+    assert_eq!(list("exchanges").len() + refused, pairs.len() + 1, "{limits}");
 }
 
 /// Returns the rows of the Markdown table whose first column has this head, as maps from head to cell.

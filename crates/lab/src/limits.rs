@@ -6,6 +6,7 @@
 
 mod control;
 mod copying;
+mod exchange;
 mod waiting;
 
 use std::time::Duration;
@@ -18,6 +19,8 @@ use serde::{Deserialize, Serialize};
 pub use control::{ControlRate, RATES_TOO_LARGE};
 pub(crate) use copying::Copying;
 pub use copying::{CopyLimit, Layout, TWO_COPIES_FASTER};
+pub(crate) use exchange::{EXCHANGE_ATTEMPTS, EXCHANGE_MS, fastest_exchange};
+pub use exchange::{Exchange, ExchangeKind};
 pub use waiting::{Wake, WakeKind};
 
 use crate::stats;
@@ -96,6 +99,9 @@ pub struct Limits {
     pub cache_lines: Vec<PairLines>,
     /// Latency of waking a sleeping thread on another core.
     pub wakes: Vec<Wake>,
+    /// Blocking exchanges between two CPUs and on one CPU; empty in files from before 0.1.0.
+    #[serde(default)]
+    pub exchanges: Vec<Exchange>,
     /// Copying on one CPU.
     pub memcpy: Vec<Memcpy>,
     /// Throughput of one copy and two copies between two CPUs.
@@ -112,7 +118,7 @@ pub struct Limits {
 pub struct Ask {
     /// Pairs of CPUs for the cache-line matrix; empty for every pair.
     pub pairs: Vec<(u32, u32)>,
-    /// Pairs of CPUs between which copies and wake-ups are measured. If empty: the only pair in `pairs`, or else one
+    /// Pairs of CPUs between which copies, wake-ups and blocking exchanges are measured. If empty: the only pair in `pairs`, or else one
     /// pair of each kind of proximity.
     pub copy_pairs: Vec<(u32, u32)>,
     /// Message sizes for the copies, bytes; rounded up to whole cache lines.
@@ -128,7 +134,7 @@ pub struct Ask {
 }
 
 impl Default for Ask {
-    /// All limits; takes about five seconds on two cores.
+    /// All limits; takes about six seconds on two cores.
     fn default() -> Ask {
         Ask {
             pairs: Vec::new(),
@@ -143,7 +149,7 @@ impl Default for Ask {
 
 impl Ask {
     /// The short form of the measurement that accompanies each run, with the message sizes of the run up to 1 MiB
-    /// (larger ones count as 1 MiB); takes one to two seconds on two cores. If there are more than eight sizes, the
+    /// (larger ones count as 1 MiB); takes two to three seconds on two cores. If there are more than eight sizes, the
     /// default sizes are used instead.
     pub fn beside_a_run(mut sizes_bytes: Vec<u64>) -> Ask {
         const SIZES_AT_MOST: usize = 8;
@@ -185,6 +191,7 @@ impl Limits {
             counter_read_ns: spread(CallKind::CounterRead),
             cache_lines: Vec::new(),
             wakes: Vec::new(),
+            exchanges: Vec::new(),
             memcpy: Vec::new(),
             copies: Vec::new(),
             control: Vec::new(),
@@ -203,11 +210,23 @@ impl Limits {
                 two_lines_ns: spread_of(&cache_line_round_trips((a, b), Lines::Two, 15, 500)?),
             });
         }
-        for (a, b) in copy_pairs(topology, ask) {
+        let chosen = copy_pairs(topology, ask);
+        for &(a, b) in &chosen {
             tell(&format!("wake-ups from cpu {a} to cpu {b}"));
             limits.wakes.extend(waiting::measure((a, b), ask.long_wakes)?);
             tell(&format!("copies from cpu {a} to cpu {b}"));
             limits.copies.extend(copying::measure(topology, (a, b), ask)?);
+        }
+        for cpus in exchange_pairs(topology, &chosen) {
+            tell(&format!("blocking exchanges of cpu {} with cpu {}", cpus.0, cpus.1));
+            let span = Duration::from_millis(EXCHANGE_MS);
+            match fastest_exchange(cpus, span, span, EXCHANGE_ATTEMPTS) {
+                Ok(exchange) => limits.exchanges.push(exchange),
+                Err(why) => gaps.push(format!(
+                    "no blocking exchange between CPUs {} and {} counts: {why}",
+                    cpus.0, cpus.1
+                )),
+            }
         }
         tell("creating, querying and removing IPC objects");
         limits.control = control::measure(ask.run_ms.min(5), ask.repeats.min(5), &mut gaps);
@@ -292,7 +311,7 @@ fn pairs_to_measure(topology: &Topology, ask: &Ask, gaps: &mut Vec<String>) -> V
     pairs
 }
 
-/// The pairs between which copies and wake-ups are measured: those requested, or one pair for each kind of proximity
+/// The pairs between which copies, wake-ups and exchanges are measured: those requested, or one pair for each kind of proximity
 /// (cores that share a cache, cores that do not, hardware threads, sockets).
 fn copy_pairs(topology: &Topology, ask: &Ask) -> Vec<(u32, u32)> {
     if !ask.copy_pairs.is_empty() {
@@ -311,6 +330,12 @@ fn copy_pairs(topology: &Topology, ask: &Ask) -> Vec<(u32, u32)> {
         }
     }
     found
+}
+
+/// The pairs whose blocking exchange is measured: those of the copies, and one CPU with itself.
+fn exchange_pairs(topology: &Topology, copy_pairs: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    let first = copy_pairs.first().map(|(a, _)| *a).or_else(|| topology.allowed().first().copied());
+    copy_pairs.iter().copied().chain(first.map(|cpu| (cpu, cpu))).collect()
 }
 
 /// The proximity of two CPUs in words; empty if the system does not report it.

@@ -22,9 +22,9 @@ use crate::ui::Ui;
 /// Maximum message size for which copies can be measured, bytes.
 const COPY_MOST: u64 = 64 << 20;
 
-/// Measure this machine's limits with bare loops: system calls, cache lines, wake-ups, copies
+/// Measure this machine's limits with bare loops: system calls, cache lines, wake-ups, blocking exchanges, copies
 ///
-/// Takes about five seconds on an idle machine with two cores. To measure between cores, two pinned threads communicate
+/// Takes about six seconds on an idle machine with two cores. To measure between cores, two pinned threads communicate
 /// directly, in several memory layouts, of which the fastest counts.
 #[derive(clap::Args)]
 pub(crate) struct Limits {
@@ -179,12 +179,26 @@ fn print(ui: &Ui, limits: &limits::Limits) {
         }
         println!("{}\n", wakes.text(ui));
     }
+    if !limits.exchanges.is_empty() {
+        println!("{}", ui.paint("1", "Round trip of two threads that wake each other and sleep"));
+        let mut exchanges = table(&["woken by, CPUs", "median", "p10", "p90"]);
+        for exchange in &limits.exchanges {
+            let [median, p10, p90] = times(&exchange.round_trip_ns);
+            let kind = format!("{:?}", exchange.kind).to_lowercase();
+            exchanges.row([format!("{kind}, {}-{}", exchange.a, exchange.b), median, p10, p90]);
+        }
+        println!("{}\n", exchanges.text(ui));
+    }
     if !limits.copies.is_empty() {
         println!("{}", ui.paint("1", "Copies between two CPUs, every byte written and read"));
         let mut copies =
-            table(&["size", "copies", "CPUs", "one at a time", "messages", "bytes", "p10", "p90"]);
+            table(&["size", "copies", "CPUs", "msg/s one by one", "msg/s", "bytes", "p10", "p90"]);
         for c in &limits.copies {
-            let rate = |spread: &Spread| Quantity::MessageRate.show(spread.median);
+            // The heads have the unit, so that a rate needs one line.
+            let rate = |spread: &Spread| {
+                let shown = Quantity::MessageRate.show(spread.median);
+                shown.trim_end_matches(" msg/s").to_owned()
+            };
             let [bytes, p10, p90] = shown(Quantity::ByteRate, &c.bytes_per_s);
             copies.row([
                 size(c.size_bytes),

@@ -6,27 +6,15 @@ use std::time::{Duration, Instant};
 
 use crossway_mech::Wait;
 use crossway_sys::topology::Topology;
-use crossway_sys::yardstick::{Copies, ExchangeKind, Exchanges, blocking_exchanges};
+use crossway_sys::yardstick::Copies;
 
 use crate::inputs::Workload;
-use crate::limits::Copying;
+use crate::limits::{Copying, EXCHANGE_ATTEMPTS, EXCHANGE_MS, fastest_exchange};
 use crate::record::Record;
-use crate::stats;
 
 /// Maximum age at which a reading is used for another trial. Trials of competing cases are interleaved, so several of
 /// them share one reading.
 const FRESH: Duration = Duration::from_secs(2);
-/// Maximum duration of the minimal exchange's warm-up, and of its measurement. Each takes as long as in the trial, if
-/// that is shorter.
-const EXCHANGE_AT_MOST: Duration = Duration::from_millis(100);
-/// Maximum number of round trips per reading.
-const EXCHANGES_AT_MOST: usize = 20_000;
-/// An exchange between two CPUs counts only if each thread slept in at least this share of its round trips. Two threads
-/// that find each other's answer before they begin to wait never sleep, and take a fraction of the time.
-const SLEPT: f64 = 0.9;
-/// Maximum number of attempts to measure an exchange that counts; one if the latest reading did not count.
-const ATTEMPTS: usize = 3;
-
 /// Length of the shortest trial, in milliseconds, for which the layout of a copy is optimised. Shorter trials only test
 /// the plan, and the search would take longer than they do.
 const COPIES_FROM_MS: u64 = 20;
@@ -57,7 +45,7 @@ impl LimitsBetween {
         }
         match inputs.workload {
             Workload::PingPong if inputs.wait == Wait::Block => {
-                let at_most = |ms| Duration::from_millis(ms).min(EXCHANGE_AT_MOST);
+                let at_most = |ms: u64| Duration::from_millis(ms.min(EXCHANGE_MS));
                 let (warmup, span) = (at_most(inputs.warmup_ms), at_most(inputs.measure_ms));
                 let reading = self.exchange((a, b), warmup, span);
                 enter(record, "blocking_exchange_ns", reading, |r| {
@@ -87,9 +75,10 @@ impl LimitsBetween {
             Some((at, reading)) if at.elapsed() < FRESH => return reading.clone(),
             // What did not count in several attempts will hardly count now, and each attempt delays the run.
             Some((_, Err(_))) => 1,
-            _ => ATTEMPTS,
+            _ => EXCHANGE_ATTEMPTS,
         };
-        let reading = exchange_ns(cpus, warmup, span, attempts);
+        let reading = fastest_exchange(cpus, warmup, span, attempts)
+            .map(|exchange| exchange.round_trip_ns.median);
         self.exchanges.insert(key, (Instant::now(), reading.clone()));
         reading
     }
@@ -120,38 +109,6 @@ impl LimitsBetween {
     }
 }
 
-/// Measures the exchange with futexes and with pipes; returns the smaller median of those in which the threads slept.
-fn exchange_ns(cpus: (u32, u32), warmup: Duration, span: Duration, attempts: usize) -> Reading {
-    let mut best = None;
-    let mut why_not = String::new();
-    for kind in [ExchangeKind::Futex, ExchangeKind::Pipe] {
-        for _ in 0..attempts {
-            let exchanges = blocking_exchanges(cpus, kind, warmup, span, EXCHANGES_AT_MOST)
-                .map_err(|e| e.to_string())?;
-            match asleep(cpus, &exchanges) {
-                Ok(median) => {
-                    best = Some(best.map_or(median, |best: f64| best.min(median)));
-                    break;
-                }
-                Err(why) => why_not = why,
-            }
-        }
-    }
-    best.ok_or(why_not)
-}
-
-/// The median of the round trips, if the threads slept in nearly all of them. On one CPU, a round trip requires two
-/// context switches in any case; one of them may be a preemption by the woken thread instead of a sleep.
-fn asleep(cpus: (u32, u32), exchanges: &Exchanges) -> Reading {
-    let median = stats::median(&exchanges.times).ok_or("no exchange was completed")?;
-    let share = exchanges.sleeps_per_round_trip;
-    if cpus.0 != cpus.1 && share < SLEPT {
-        let percent = share * 100.0;
-        return Err(format!("the two threads slept in only {percent:.0} % of the exchanges"));
-    }
-    Ok(median)
-}
-
 fn enter(
     record: &mut Record,
     name: &str,
@@ -177,16 +134,6 @@ mod tests {
             );
         }
         pair
-    }
-
-    #[test]
-    fn exchanges_of_threads_that_stayed_awake_do_not_count() {
-        let of = |sleeps_per_round_trip| Exchanges { times: vec![271.0; 9], sleeps_per_round_trip };
-        assert_eq!(asleep((0, 1), &of(0.97)), Ok(271.0));
-        let why = asleep((0, 1), &of(0.03)).unwrap_err();
-        assert_eq!(why, "the two threads slept in only 3 % of the exchanges");
-        // On one CPU, the other thread cannot answer while this one runs.
-        assert_eq!(asleep((1, 1), &of(0.03)), Ok(271.0));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The section on the machine's physical limits, with each figure compared with the limit that bounds it.
 
 use crossway_lab::limits::{
-    ControlRate, Limits as Measured, RATES_TOO_LARGE, Spread, TWO_COPIES_FASTER, WakeKind,
+    ControlRate, ExchangeKind, Limits as Measured, RATES_TOO_LARGE, Spread, TWO_COPIES_FASTER,
+    WakeKind,
 };
 use crossway_lab::record::Span;
 
@@ -160,6 +161,20 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
                 Quantity::Duration.show(wake.idle_us as f64 * 1e3)
             ),
             &wake.wake_to_run_ns,
+        ));
+    }
+    for exchange in &limits.exchanges {
+        let kind = match exchange.kind {
+            ExchangeKind::Futex => "futexes",
+            ExchangeKind::Pipe => "a byte through a pipe",
+        };
+        let places = match exchange.a == exchange.b {
+            true => format!("on CPU {}", exchange.a),
+            false => format!("between CPUs {} and {}", exchange.a, exchange.b),
+        };
+        rows.push(duration(
+            format!("Blocking exchange of two threads {places}, by {kind}"),
+            &exchange.round_trip_ns,
         ));
     }
     let mut sheets = vec![Sheet {

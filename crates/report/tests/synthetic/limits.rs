@@ -1,6 +1,8 @@
 //! SYNTHETIC limits of an invented machine.
 
-use crossway_lab::limits::{CopyLimit, Layout, Limits, Memcpy, PairLines, Spread, Wake, WakeKind};
+use crossway_lab::limits::{
+    CopyLimit, Exchange, ExchangeKind, Layout, Limits, Memcpy, PairLines, Spread, Wake, WakeKind,
+};
 
 fn spread(median: f64) -> Spread {
     Spread { n: 15, min: median * 0.9, p10: median * 0.95, median, p90: median * 1.1 }
@@ -64,6 +66,12 @@ pub(crate) fn limits() -> Limits {
                 wake_to_run_ns: spread(ns),
             })
             .to_vec(),
+        exchanges: vec![Exchange {
+            a: 0,
+            b: 1,
+            kind: ExchangeKind::Futex,
+            round_trip_ns: spread(11_000.0),
+        }],
         memcpy: [64u64, 4096, 1 << 20]
             .map(|size_bytes| Memcpy { size_bytes, bytes_per_s: spread(25e9) })
             .to_vec(),
