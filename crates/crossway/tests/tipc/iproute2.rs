@@ -1,6 +1,7 @@
 //! The commands in the manual pages tipc-bearer(8), tipc-link(8), tipc-media(8), tipc-nametable(8), tipc-node(8),
 //! tipc-peer(8) and tipc-socket(8), literally, on a tipcd.
 
+use crossway_netlab::{Lab, Link, Topology};
 use serde_json::json;
 
 use super::{Site, host, pair};
@@ -103,4 +104,38 @@ fn the_manuals_commands_for_bearers_and_the_rest_work_in_their_order() {
         let error = one.error(&words(command));
         assert!(error.contains(says), "{command}: {error}");
     }
+}
+
+#[test]
+fn the_manuals_commands_for_ethernet_bearers_work_in_their_order() {
+    let lab = match Lab::up(&Topology::of(&["a", "b"], Link::default())) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("SKIP bearer enable media eth: {why}"),
+    };
+    let [a, b] = &lab.network().hosts[..] else { panic!("two hosts") };
+    let site = |host: &crossway_netlab::Host, id: &str| {
+        Site::started_by(host.command(assert_cmd::cargo::cargo_bin!("crossway")), &["--id", id])
+    };
+    let (one, two) = (site(a, "alpha"), site(b, "beta"));
+    let bearer = format!("media eth device {}", a.interface);
+    two.text(&words(&format!("bearer enable media eth device {}", b.interface)));
+    for (command, answer) in [
+        (format!("bearer enable priority 7 {bearer}"), ""),
+        (format!("bearer get priority {bearer}"), "7\n"),
+        (format!("bearer set tolerance 700 {bearer}"), ""),
+        (format!("bearer get tolerance {bearer}"), "700\n"),
+        (format!("bearer set window 60 {bearer}"), ""),
+        (format!("bearer get window {bearer}"), "60\n"),
+    ] {
+        assert_eq!(one.text(&words(&command)), answer, "{command}");
+    }
+    assert_eq!(one.text(&["bearer", "list"]), format!("eth:{}\n", a.interface));
+    one.linked_to(&["beta"]);
+    let link = format!("alpha:{}-beta:{}", a.interface, b.interface);
+    assert_eq!(one.text(&words(&format!("link get tolerance link {link}"))), "700\n");
+    let twice = one.error(&words(&format!("bearer enable {bearer}")));
+    assert!(twice.contains(&a.interface), "{twice}");
+    assert_eq!(one.text(&words(&format!("bearer disable {bearer}"))), "");
+    assert_eq!(one.text(&["bearer", "list"]), "");
+    two.linked_to(&[]);
 }

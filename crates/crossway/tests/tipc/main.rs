@@ -34,8 +34,12 @@ struct Site {
 
 impl Site {
     fn with(args: &[&str]) -> Self {
+        Self::started_by(program(), args)
+    }
+
+    /// Starts a tipcd by `command`, which runs `crossway`, for example on a host of a network.
+    fn started_by(mut command: Command, args: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut command = program();
         command.arg("tipcd").args(args);
         let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
         Self { tipcd, dir }
