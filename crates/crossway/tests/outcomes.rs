@@ -89,7 +89,10 @@ fn rank_counts_settings_with_degraded_trials_only() {
     let run = write_run(dir.path(), "a", 1_000, "degraded");
     let output = crossway(&["rank", path(&run)]).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("1 setting has degraded trials only"), "{said}");
+    assert!(
+        said.contains("1 setting has no trials that count, because all are degraded"),
+        "{said}"
+    );
 }
 
 #[test]

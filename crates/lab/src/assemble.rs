@@ -20,9 +20,6 @@ use crate::role_layout::RoleLayout;
 use crate::trial::{Brought, sender_wall_ns, wall_ns};
 use cost::{cost, per_second};
 
-/// A paced trial that achieves less than this fraction of its rate does not represent that rate.
-const REACHED_SHARE: f64 = 0.99;
-
 /// A figure is unreliable if the hypervisor took away more than this fraction of the trial's duration (steal time).
 const STEAL_SHARE: f64 = 0.05;
 
@@ -300,7 +297,7 @@ const SLOWER: &str = "choose a lower rate, or measure while the machine is idle"
 /// The reason why a paced trial does not represent its rate, if there is one.
 fn rate_missed(pacing: &Pacing, arriving_bytes: u64) -> Option<String> {
     let intended = pacing.intended_msgs_per_s(arriving_bytes);
-    (pacing.reached_share() < REACHED_SHARE).then(|| {
+    pacing.missed().then(|| {
         format!(
             "the rate was not achieved: {:.0} of {intended:.0} messages/s ({:.1} %)",
             intended * pacing.reached_share(),

@@ -7,9 +7,10 @@ use std::collections::HashMap;
 
 use crossway_mech::Wait;
 
+use crate::assemble::stolen;
 use crate::inputs::{Beside, Load};
-use crate::limits::cores_moved;
-use crate::record::{LOCAL, Latency, Record, Span, Status};
+use crate::record::{LOCAL, Latency, Pacing, RATE_REACHED, Record, Span, Status};
+use crate::stats;
 
 /// The inputs that distinguish cases, each as text. Inputs that vary between trials (order, seed) or between runs
 /// (durations, the CPUs chosen for a placement) are not included.
@@ -156,9 +157,9 @@ pub struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// The trials that count: verified and not degraded.
+    /// The trials that count; see [`good`].
     pub fn good(&self) -> impl Iterator<Item = &'a Record> + '_ {
-        self.records.iter().copied().filter(|r| r.status == Status::Ok)
+        good(&self.records).into_iter()
     }
 
     /// How many trials count.
@@ -178,10 +179,7 @@ impl<'a> Case<'a> {
 
     /// Whether the hypervisor moved the virtual CPUs to other cores during any of the trials that count.
     pub fn moved(&self) -> bool {
-        self.good().any(|r| {
-            let c = &r.calibration;
-            matches!((c.cache_line_before_ns, c.cache_line_after_ns), (Some(b), Some(a)) if cores_moved(b, a))
-        })
+        self.good().any(|r| r.calibration.cores_moved())
     }
 
     /// Cache-line round trips measured around the trials that count, nanoseconds.
@@ -191,6 +189,41 @@ impl<'a> Case<'a> {
             .flatten()
             .collect()
     }
+}
+
+/// Whether a trial's figures count: it is verified, and nothing disturbed it. A trial that only missed its rate counts:
+/// without these, the figures of a case would be those of the trials in which the mechanism was fast enough.
+pub fn counts(record: &Record) -> bool {
+    record.status == Status::Ok || missed_rate(record)
+}
+
+/// Whether a trial is degraded for the only reason that it achieved less than [`RATE_REACHED`] of its rate.
+///
+/// [`RATE_REACHED`]: crate::record::RATE_REACHED
+pub fn missed_rate(record: &Record) -> bool {
+    let missed = |pacing: Option<Pacing>| pacing.is_some_and(|p| p.missed());
+    record.status == Status::Degraded
+        && missed(record.pacing)
+        && !record.beside.iter().any(|beside| missed(beside.pacing))
+        && !record.calibration.cores_moved()
+        && stolen(record).is_none()
+}
+
+/// The trials of a case from which its figures come: those that count, unless their median missed the rate of the case.
+/// Such a case was not measured at its rate, so it has none.
+pub fn good<'a>(trials: &[&'a Record]) -> Vec<&'a Record> {
+    let counting: Vec<&Record> = trials.iter().copied().filter(|r| counts(r)).collect();
+    if at_rate(&counting) { counting } else { Vec::new() }
+}
+
+/// Whether the median of these trials reached the rate of the case. True for workloads without a rate.
+pub(crate) fn at_rate(trials: &[&Record]) -> bool {
+    let shares: Vec<f64> = trials
+        .iter()
+        .filter_map(|r| Some(r.pacing?.reached_share()))
+        .filter(|s| s.is_finite())
+        .collect();
+    stats::median(&shares).is_none_or(|share| share >= RATE_REACHED)
 }
 
 /// Groups records into cases, in the order in which the cases first appear.
@@ -244,6 +277,21 @@ mod tests {
         records[2].status = Status::Failed;
         let cases = group(&records);
         assert_eq!(cases[0].figures(|r| r.latency_ns.first().map(|l| l.p50 as f64)), [2.0]);
+    }
+
+    #[test]
+    fn trials_that_missed_their_rate_count_if_the_median_trial_reached_it() {
+        let trials = |records: &[Record]| group(records)[0].trials();
+        assert_eq!(trials(&samples::paced(&[1.0, 1.0, 1.0, 0.8, 0.7])), 5);
+        assert_eq!(
+            trials(&samples::paced(&[1.0, 1.0, 0.98, 0.8, 0.7])),
+            0,
+            "the median trial missed it"
+        );
+        let mut records = samples::paced(&[1.0, 1.0, 1.0, 1.0, 0.8]);
+        records[4].calibration.cache_line_before_ns = Some(100.0);
+        records[4].calibration.cache_line_after_ns = Some(400.0);
+        assert_eq!(trials(&records), 4, "the machine may be the cause");
     }
 
     #[test]

@@ -125,7 +125,7 @@ pub struct ComparisonReport {
     /// Matched cases that have figures on both sides but no figure in common, each with the reason.
     #[serde(default)]
     pub not_compared: Vec<String>,
-    /// Cases that have figures in A, but only degraded trials in B, each with the reason.
+    /// Cases that have figures in A, but none in B because its trials are degraded, each with the reason.
     #[serde(default)]
     pub degraded_in_b: Vec<String>,
     /// Matched cases without figures on either side, each with the reason. Cases of which no trial ran on either side

@@ -474,3 +474,25 @@ fn trials_of_other_durations_are_named() {
     let (a, b) = (a.iter().collect::<Vec<_>>(), b.iter().collect::<Vec<_>>());
     assert_eq!(compare(&a, &b, &[], &Terms::default()).warnings, Vec::<String>::new());
 }
+
+#[test]
+fn trials_that_missed_their_rate_are_compared_unless_most_did() {
+    let a = samples::paced(&[1.0; 10]);
+    let with = |missed: usize| {
+        let shares: Vec<f64> = (0..10).map(|i| if i < missed { 0.7 } else { 1.0 }).collect();
+        let mut b = repeated(samples::paced(&shares));
+        for r in &mut b[..missed] {
+            (r.latency_ns[0].p50, r.latency_ns[0].p99) = (90_000, Some(90_000));
+        }
+        let (a, b): (Vec<&Record>, Vec<&Record>) = (a.iter().collect(), b.iter().collect());
+        compare(&a, &b, &[], &Terms::default())
+    };
+    let gate = FailOn { slower_by: 0.05, allow_unclear: false };
+    assert_eq!(gate.failures(&with(0)), Vec::<String>::new());
+    let some = with(4);
+    assert!(!gate.failures(&some).is_empty(), "four slow trials of ten leave it undecided");
+    assert!(some.degraded_in_b.is_empty());
+    let most = with(6);
+    assert_eq!(most.degraded_in_b.len(), 1, "{most:?}");
+    assert!(most.degraded_in_b[0].contains("6 of 10 trials degraded"), "{most:?}");
+}

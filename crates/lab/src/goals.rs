@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::cases;
 use crate::inputs::Workload;
 pub use crate::inputs::{GoalFigure, Goals};
-use crate::record::{Latency, Record, Status};
+use crate::record::{Latency, Record};
 use crate::stats::{self, TRIALS_AT_LEAST};
 
 impl GoalFigure {
@@ -85,7 +85,8 @@ pub struct GoalCall {
     pub trials: usize,
     /// Whether the goal is met.
     pub verdict: GoalVerdict,
-    /// Why the goal is undecided, and what would decide it; null for a decided goal.
+    /// Why the goal is undecided, and what would decide it, or that it is missed because the trials did not achieve their
+    /// rate; otherwise null.
     pub reason: Option<String>,
 }
 
@@ -93,7 +94,8 @@ pub struct GoalCall {
 ///
 /// A goal is met if the whole 95 % interval of the median over the trials that count satisfies the bound, missed if the
 /// whole interval violates it, and undecided if the interval contains the bound or there are fewer than five trials. A
-/// maximum must hold in every trial that counts: a single one above the bound misses the goal.
+/// maximum must hold in every trial that counts: a single one above the bound misses the goal. If the median of five or
+/// more trials did not achieve the rate of the case, its goals are missed.
 pub fn judge(records: &[Record]) -> Vec<GoalCall> {
     let mut calls = Vec::new();
     let mut seen = BTreeSet::new();
@@ -122,7 +124,7 @@ pub(crate) fn of_maximum(largest: f64, good_trials: usize, bound: f64) -> GoalVe
 }
 
 fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
-    let good: Vec<&&Record> = trials.iter().filter(|r| r.status == Status::Ok).collect();
+    let good: Vec<&Record> = trials.iter().copied().filter(|r| cases::counts(r)).collect();
     let values: Vec<f64> = good.iter().filter_map(|r| figure.of(r)).collect();
     let worst = values.iter().copied().reduce(f64::max).filter(|_| figure == GoalFigure::MaxUs);
     let interval = (values.len() >= TRIALS_AT_LEAST && worst.is_none())
@@ -136,8 +138,19 @@ fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
         (None, Some((low, high))) if !holds(low) && !holds(high) => GoalVerdict::Missed,
         _ => GoalVerdict::Undecided,
     };
-    let reason = (verdict == GoalVerdict::Undecided)
-        .then(|| why_undecided(trials, good.len(), values.len(), figure));
+    // What a case achieves at a lower rate is not what the goal asks for.
+    let (verdict, reason) = match verdict {
+        GoalVerdict::Missed => (verdict, None),
+        _ if good.len() >= TRIALS_AT_LEAST && !cases::at_rate(&good) => {
+            let missed = good.iter().filter(|r| cases::missed_rate(r)).count();
+            let why = format!("{missed} of {} trials did not achieve the rate", good.len());
+            (GoalVerdict::Missed, Some(why))
+        }
+        GoalVerdict::Met => (verdict, None),
+        GoalVerdict::Undecided => {
+            (verdict, Some(why_undecided(trials, good.len(), values.len(), figure)))
+        }
+    };
     GoalCall {
         group: trials[0].group.clone(),
         case: trials[0].case.clone(),
@@ -163,7 +176,7 @@ pub(crate) fn without_latencies(workload: &Workload) -> String {
 
 fn why_undecided(trials: &[&Record], good: usize, have: usize, figure: GoalFigure) -> String {
     let needed = figure.samples_needed();
-    let timed = |r: &&Record| r.status == Status::Ok && !r.latency_ns.is_empty();
+    let timed = |r: &&Record| cases::counts(r) && !r.latency_ns.is_empty();
     if good > have
         && !trials.iter().any(timed)
         && figure.at_most()
@@ -184,7 +197,7 @@ fn why_undecided(trials: &[&Record], good: usize, have: usize, figure: GoalFigur
     if have >= TRIALS_AT_LEAST {
         return "the interval contains the bound; more trials narrow it".to_owned();
     }
-    let spoiled = trials.iter().find(|r| r.status != Status::Ok).and_then(|r| r.reason.clone());
+    let spoiled = trials.iter().find(|r| !cases::counts(r)).and_then(|r| r.reason.clone());
     let because = spoiled.map(|why| format!(" ({why})")).unwrap_or_default();
     match have {
         0 => format!("no good trial{because}"),
@@ -195,6 +208,7 @@ fn why_undecided(trials: &[&Record], good: usize, have: usize, figure: GoalFigur
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Status;
     use crate::samples;
 
     fn judged(p50s_ns: &[u64], require: &[(GoalFigure, f64)]) -> Vec<GoalCall> {
@@ -285,6 +299,31 @@ mod tests {
             assert_eq!((call.verdict, call.trials), (GoalVerdict::Undecided, 0), "{status:?}");
             assert_eq!(call.reason.as_deref(), Some("no good trial (half the rate)"));
         }
+    }
+
+    #[test]
+    fn trials_that_missed_their_rate_count_against_a_goal() {
+        let judged = |shares: &[f64], slow_us: u64, figure, bound| {
+            let mut records = samples::paced(shares);
+            for record in &mut records {
+                record.inputs.require = Goals([(figure, bound)].into());
+                if record.status != Status::Ok {
+                    let latency = &mut record.latency_ns[0];
+                    (latency.p50, latency.max) = (slow_us * 1000, slow_us * 1000);
+                }
+            }
+            let call = judge(&records).remove(0);
+            (call.verdict, call.reason)
+        };
+        let (some, most) = ([1.0, 1.0, 1.0, 0.5, 0.5], [1.0, 1.0, 0.5, 0.5, 0.5]);
+        // The trials at the rate take 1 us, with a maximum of 10 us.
+        assert_eq!(judged(&some, 90, GoalFigure::MaxUs, 50.0), (GoalVerdict::Missed, None));
+        assert_eq!(judged(&some, 90, GoalFigure::P50Us, 99.0), (GoalVerdict::Met, None));
+        let (verdict, reason) = judged(&some, 90, GoalFigure::P50Us, 50.0);
+        assert_eq!(verdict, GoalVerdict::Undecided, "{reason:?}");
+        let (verdict, reason) = judged(&most, 2, GoalFigure::P50Us, 50.0);
+        assert_eq!(verdict, GoalVerdict::Missed);
+        assert_eq!(reason.as_deref(), Some("3 of 5 trials did not achieve the rate"));
     }
 
     #[test]

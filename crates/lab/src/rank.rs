@@ -137,7 +137,8 @@ pub struct Ranking {
     pub wait_class: WaitClass,
     /// The figure by which speed is ranked.
     pub speed: Speed,
-    /// Mechanisms whose trials in this setting are all degraded, each with its way of waiting; they have no entry.
+    /// Mechanisms without trials that count in this setting (all are degraded, or most missed their rate), each with its
+    /// way of waiting; they have no entry.
     #[serde(default)]
     pub degraded: Vec<String>,
     /// The entries by rank; within a rank, by median speed.
@@ -180,7 +181,7 @@ pub struct Rankings {
     pub reversals: Vec<Reversal>,
     /// Settings in which a single mechanism was measured; they have no ranking.
     pub alone: Vec<Alone>,
-    /// Settings whose trials are all degraded, in readable form; they have no ranking.
+    /// Settings without trials that count, in readable form; they have no ranking.
     pub degraded: Vec<String>,
     /// Settings in which no trial has a figure by which it could be ranked; they have no ranking.
     #[serde(default)]
@@ -203,7 +204,7 @@ pub struct Alone {
     pub setting: String,
     /// The mechanism.
     pub mechanism: String,
-    /// Mechanisms whose trials in this setting are all degraded.
+    /// Mechanisms without trials that count in this setting.
     #[serde(default)]
     pub degraded: Vec<String>,
 }

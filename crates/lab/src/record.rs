@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::{self, Contender};
 use crate::inputs::Inputs;
 pub use crate::inputs::Span;
+use crate::limits::cores_moved;
 pub use crate::testbed::LOCAL;
 
 mod beside;
@@ -36,7 +37,8 @@ fn local() -> String {
 pub enum Status {
     /// Count, order and content were verified, and no disturbance was detected.
     Ok,
-    /// Verified, but unreliable, as explained in `reason`. The record is kept and marked, but left out of figures.
+    /// Verified, but unreliable, or not at the rate of the plan; `reason` says why. The record is kept and marked. Which
+    /// of these trials figures include, [`cases::counts`](crate::cases::counts) decides.
     Degraded,
     /// The trial failed; `reason` says how.
     Failed,
@@ -147,7 +149,15 @@ pub struct Lateness {
     pub max: u64,
 }
 
+/// A trial that achieves less than this fraction of its rate does not represent that rate.
+pub const RATE_REACHED: f64 = 0.99;
+
 impl Pacing {
+    /// Whether less than [`RATE_REACHED`] of the rate was achieved.
+    pub fn missed(&self) -> bool {
+        self.reached_share() < RATE_REACHED
+    }
+
     /// The achieved rate as a fraction of the intended one.
     pub fn reached_share(&self) -> f64 {
         self.reached_bits_per_s / self.intended_bits_per_s
@@ -268,6 +278,15 @@ pub struct Calibration {
     /// The harness's own cost for messages of this size.
     #[serde(default)]
     pub harness: Option<HarnessCost>,
+}
+
+impl Calibration {
+    /// Whether the cache-line round trips show that the hypervisor moved the virtual CPUs to other cores during the
+    /// trial.
+    pub fn cores_moved(&self) -> bool {
+        let readings = (self.cache_line_before_ns, self.cache_line_after_ns);
+        matches!(readings, (Some(before), Some(after)) if cores_moved(before, after))
+    }
 }
 
 /// What Crossway itself adds to each message, in nanoseconds per message, compared with a loop that touches no data.

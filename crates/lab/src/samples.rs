@@ -6,7 +6,8 @@ use crossway_mech::{Access, Wait};
 
 use crate::inputs::{Ends, Inputs, Load, Placement, Workload};
 use crate::record::{
-    Calibration, Cost, Counts, Latency, Record, RoleMeters, SCHEMA, Span, Status, Throughput,
+    Calibration, Cost, Counts, Latency, Pacing, Record, RoleMeters, SCHEMA, Span, Status,
+    Throughput,
 };
 
 /// A successful trial of `mechanism`: 1000 messages with a round trip of `p50_ns` and a CPU time of `cpu_ns` per
@@ -136,6 +137,28 @@ pub(crate) fn ping_pong(
         nulls: BTreeMap::new(),
         warnings: Vec::new(),
     }
+}
+
+/// Requests at 10,000 per second, one trial for each achieved share of that rate.
+pub(crate) fn paced(shares: &[f64]) -> Vec<Record> {
+    let mut records = trials("pipe", 64, &vec![1000; shares.len()], 1000.0);
+    for (record, share) in records.iter_mut().zip(shares) {
+        record.inputs.workload = Workload::Requests { period_ns: 100_000 };
+        let pacing = Pacing {
+            bursts: 1000,
+            late_bursts: 0,
+            drift_ns: 0,
+            intended_bits_per_s: 512e4,
+            reached_bits_per_s: 512e4 * share,
+            lateness_ns: None,
+        };
+        record.pacing = Some(pacing);
+        if pacing.missed() {
+            record.status = Status::Degraded;
+            record.reason = Some("the rate was not achieved".to_owned());
+        }
+    }
+    records
 }
 
 /// One trial with each of these round trips.

@@ -160,7 +160,9 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
 fn notes(heads: &[String], rows: &[Row]) -> Vec<String> {
     let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.marks.contains(mark));
     let (awake, moved, few) = (awake_explained(), moved_explained(), few_explained(heads, rows));
-    let marks: [(char, &str); 5] = [
+    let missed = missed_explained(rows);
+    let marks: [(char, &str); 6] = [
+        (MISSED, &missed),
         (POOLED, POOLED_MEANS),
         (BEYOND, BEYOND_MEANS),
         (FEW, &few),
@@ -218,6 +220,21 @@ const BEYOND: char = '†';
 const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials: either the figure is wrong, or the \
                             mechanism avoids a cost that the limit includes (see “Physical limits” in the \
                             report)";
+
+/// Footnote mark of an achieved rate that some of the trials missed; the cell's note has their number.
+const MISSED: char = '◊';
+
+/// Explains [`MISSED`] with the number of trials of each row that has the mark.
+fn missed_explained(rows: &[Row]) -> String {
+    let numbers = rows.iter().filter_map(|row| {
+        let cell = row.cells.iter().find(|cell| cell.marks.contains(MISSED))?;
+        Some(format!("{}: {}", row.cells.first()?.text, cell.note.as_deref()?))
+    });
+    format!(
+        "some trials missed the rate, and the figures include them: {}",
+        numbers.collect::<Vec<_>>().join("; ")
+    )
+}
 
 /// The note of a cell whose trials are all degraded.
 pub(crate) const DEGRADED: &str = "degraded";

@@ -76,6 +76,7 @@ fn case(run: &Run, case: &Case) -> Value {
         "socket_buffer_bytes": setting.socket_buffer_bytes,
         "capacity_bytes": setting.capacity_bytes,
         "degraded": case.degraded,
+        "trials_below_rate": case.pacing.as_ref().map(|p| p.missed_trials),
         "msgs_per_s": figure(case.msgs_per_s),
         "bytes_per_s": figure(case.bytes_per_s),
         "latency_ns": case.latencies.iter().map(latency).collect::<Vec<_>>(),

@@ -91,10 +91,10 @@ impl Verdict {
     }
 }
 
-const ALL_DEGRADED: &str = "Nothing is ranked, because every trial was degraded (disturbed by the machine). The \
-                            reasons are listed below.";
-const COMPARED_DEGRADED: &str = "No winner is named, because every ping-pong and throughput trial was degraded \
-                                 (disturbed by the machine). The reasons are listed below.";
+const ALL_DEGRADED: &str =
+    "Nothing is ranked, because every trial was degraded. The reasons are listed below.";
+const COMPARED_DEGRADED: &str = "No winner is named, because every ping-pong and throughput trial was degraded. \
+                                 The reasons are listed below.";
 const NOT_COMPARED: &str = "This summary compares only ping-pong and throughput trials. The tables below show the \
                             figures of the other workloads, and `crossway rank` ranks them.";
 const NO_WINNER: &str = "Too few trials to name a winner: at least five good trials of each case are needed to tell \
@@ -360,8 +360,9 @@ fn not_measured(summary: &Summary) -> Option<String> {
     }
     if degraded > 0 {
         parts.push(format!(
-            "{degraded} {} degraded (kept, but left out of the figures where clean trials exist)",
-            plural(degraded, "trial is", "trials are")
+            "{degraded} {} degraded ({})",
+            plural(degraded, "trial is", "trials are"),
+            summary.degraded_means()
         ));
     }
     if parts.is_empty() {

@@ -48,7 +48,7 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "slower:PERCENT")]
     fail_on: Option<FailOn>,
     /// With --fail-on: accept figures that the trials leave undecided, and cases with figures only in A, except cases
-    /// of which all trials in B are degraded
+    /// of which all trials in B are degraded or most missed their rate
     #[arg(long, requires = "fail_on")]
     allow_unclear: bool,
     /// Call differences up to this percentage "same" even if they are statistically significant

@@ -47,7 +47,7 @@ enum Sort {
 }
 
 /// Note on mechanisms that have no rank.
-const ALL_DEGRADED: &str = "not ranked, because all trials are degraded";
+const ALL_DEGRADED: &str = "not ranked, because all trials are degraded, or most missed their rate";
 
 /// Width of the output in columns below which the interval of the CPU time is omitted.
 const WIDE: u16 = 92;
@@ -116,8 +116,8 @@ impl Run for Rank {
         if let [first, ..] = &rankings.degraded[..] {
             let n = rankings.degraded.len();
             let text = format!(
-                "{} degraded trials only, for example \"{first}\", so nothing is ranked there; `crossway report` says \
-                 why",
+                "{} no trials that count, because all are degraded, or most missed their rate, for example \"{first}\"; \
+                 `crossway report` has the reasons",
                 count(n, "setting has", "settings have")
             );
             ui.print_noted("1", "note", &text);

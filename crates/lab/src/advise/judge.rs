@@ -14,12 +14,11 @@ use super::property::{Property, Wish};
 use super::question::{Objective, Percentile, Question};
 use super::trials::{SurveyPart, Trial};
 use crate::inputs::{Ends, Load};
+pub use crate::record::RATE_REACHED;
 use crate::record::Status;
 use crate::stats::TRIALS_AT_LEAST;
 use crate::testbed::Testbed;
 
-/// Minimum fraction of an offered rate that counts as achieved.
-pub const RATE_REACHED: f64 = 0.99;
 /// How much more than the best a choice may cost, as a fraction; smaller differences do not matter to a program.
 pub const EQUAL_WITHIN: f64 = 0.05;
 /// Two candidates are equal if their probabilities of costing at most [`EQUAL_WITHIN`] more than the best differ by no

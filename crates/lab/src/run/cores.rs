@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::limits::{cache_line_round_trip_ns, cores_moved};
-use crate::record::{Calibration, Record, Status};
+use crate::record::{Record, Status};
 
 /// Maximum age at which a reading is used for another trial.
 const FRESH: Duration = Duration::from_secs(2);
@@ -70,12 +70,6 @@ impl Cores {
         self.latest.insert(pair, (Instant::now(), ns));
         Ok(ns)
     }
-}
-
-/// Whether the hypervisor moved the CPUs to other cores during a trial.
-pub(super) fn moved(calibration: &Calibration) -> bool {
-    let readings = (calibration.cache_line_before_ns, calibration.cache_line_after_ns);
-    matches!(readings, (Some(before), Some(after)) if cores_moved(before, after))
 }
 
 fn pair(record: &Record) -> Option<(u32, u32)> {

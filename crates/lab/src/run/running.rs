@@ -65,7 +65,7 @@ pub(super) fn is_to_be_repeated(record: &Record) -> bool {
     record.status == Status::Degraded
         && record.inputs.trial < record.inputs.trials
         && record.inputs.trials as usize >= stats::TRIALS_AT_LEAST
-        && (cores::moved(&record.calibration) || assemble::stolen(record).is_some())
+        && (record.calibration.cores_moved() || assemble::stolen(record).is_some())
 }
 
 impl Running<'_> {

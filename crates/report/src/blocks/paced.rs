@@ -1,7 +1,7 @@
 //! Tables of paced streams: one per pace and size. Percentiles that no case has are left out.
 
 use super::by_workload::by_workload;
-use super::{CPU_ROUND_TRIP, duration, pooled, text_figure};
+use super::{CPU_ROUND_TRIP, MISSED, duration, pooled, text_figure};
 use crate::estimate::Estimate;
 use crate::sheet::{Cell, Sheet};
 use crate::summary::{Case, LatencySummary, Summary};
@@ -10,7 +10,7 @@ use crate::units::{Quantity, three_digits};
 /// Head of the column with the share of late bursts.
 pub(crate) const LATE: &str = "Late bursts";
 /// Explains that column.
-pub(crate) const LATE_EXPLAINED: &str = "the share of the bursts of all trials together that began more than a tenth of \
+pub(crate) const LATE_EXPLAINED: &str = "the share of the bursts of all good trials together that began more than a tenth of \
                                          the period, or a millisecond if that is less, after their intended time";
 /// Head of the column with the sender's own delay.
 pub(crate) const SENDER_LATE: &str = "Sender late";
@@ -38,6 +38,15 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
         let mut achieved = rate(pacing.map(|p| p.intended_msgs_per_s * p.reached_share.value));
         achieved.note =
             pacing.map(|p| format!("{} %", three_digits(p.reached_share.value * 100.0)));
+        if let Some(p) = pacing.filter(|p| p.missed_trials > 0 && !case.degraded) {
+            achieved.marks.push(MISSED);
+            achieved.note = Some(format!(
+                "{} %, missed in {} of {} trials",
+                three_digits(p.reached_share.value * 100.0),
+                p.missed_trials,
+                p.reached_share.n
+            ));
+        }
         vec![
             rate(offered),
             achieved,

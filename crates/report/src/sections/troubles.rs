@@ -9,9 +9,10 @@ use crate::summary::{Reason, Trouble, by_reason};
 
 pub(super) fn troubles(run: &Run) -> Option<Section> {
     let mut tables = Vec::new();
+    let degraded = format!("Degraded ({})", run.summary.degraded_means());
     for (status, title) in [
         (Status::Failed, "Failed"),
-        (Status::Degraded, "Degraded (kept, but left out of the figures where clean trials exist)"),
+        (Status::Degraded, degraded.as_str()),
         (Status::Skipped, "Skipped"),
     ] {
         let rows = rows(&run.summary.troubles, status);

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crossway_lab::cases::{counts, good};
 use crossway_lab::inputs::Workload;
-use crossway_lab::record::{IfaceMeters, LOCAL, Latency, Record, Span, Status};
+use crossway_lab::record::{IfaceMeters, LOCAL, Latency, Record, Span};
 
 use super::{BesideSummary, Key};
 use crate::estimate::Estimate;
@@ -103,10 +104,12 @@ pub struct PacingSummary {
     pub lateness_p50_ns: Option<Estimate>,
     /// Largest delay of a burst in any trial, nanoseconds.
     pub lateness_max_ns: Option<u64>,
-    /// Share of the bursts of all trials together that began late.
+    /// Share of the bursts of all trials that count together that began late.
     pub late_share: f64,
     /// Rate achieved over rate requested.
     pub reached_share: Estimate,
+    /// Number of the trials that missed the rate.
+    pub missed_trials: usize,
 }
 
 /// How evenly several roles shared the throughput, over the trials.
@@ -135,7 +138,8 @@ pub struct Case {
     pub size_bytes: u64,
     /// The case's name in the records; `crossway rerun` repeats a case by this name.
     pub name: String,
-    /// Whether all trials are degraded. Such a case is shown and marked, but never ranked.
+    /// Whether no trials count: all are disturbed, or the median one missed its rate. Such a case is shown and marked,
+    /// but never ranked.
     pub degraded: bool,
     /// Messages per second.
     pub msgs_per_s: Option<Estimate>,
@@ -184,15 +188,18 @@ impl Case {
     }
 }
 
-/// The trials from which the figures of a case come. Degraded trials are kept and listed, but used only if there are no
-/// others.
+/// The trials from which the figures of a case come: those that count. A case without such trials is degraded; its
+/// figures come from the trials below its rate or, if there are none, from the disturbed ones.
 pub(super) fn used<'a>(trials: &[&'a Record]) -> Vec<&'a Record> {
-    let degraded = trials.iter().all(|r| r.status == Status::Degraded);
-    trials.iter().copied().filter(|r| degraded || r.status == Status::Ok).collect()
+    let undisturbed = || trials.iter().copied().filter(|r| counts(r)).collect();
+    [good(trials), undisturbed()]
+        .into_iter()
+        .find(|used| !used.is_empty())
+        .unwrap_or(trials.to_vec())
 }
 
 pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Record]) -> Case {
-    let degraded = trials.iter().all(|r| r.status == Status::Degraded);
+    let degraded = good(trials).is_empty();
     let used = used(trials);
     let over = |get: &dyn Fn(&Record) -> Option<f64>| {
         let values: Vec<f64> = used.iter().filter_map(|r| get(r)).collect();
@@ -270,6 +277,7 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
             reached_share: over(&|r| {
                 r.pacing.filter(|p| p.intended_bits_per_s > 0.0).map(|p| p.reached_share())
             })?,
+            missed_trials: used.iter().filter(|r| r.pacing.is_some_and(|p| p.missed())).count(),
         })
     });
 

@@ -207,6 +207,16 @@ impl Summary {
         self.trials_by_status.get(&status).copied().unwrap_or(0)
     }
 
+    /// Says which degraded trials the figures include.
+    pub(crate) fn degraded_means(&self) -> &'static str {
+        let missed = |case: &Case| case.pacing.as_ref().is_some_and(|p| p.missed_trials > 0);
+        if self.cases.iter().any(missed) {
+            "kept, but left out of the figures where clean trials exist, except those that only missed their rate"
+        } else {
+            "kept, but left out of the figures where clean trials exist"
+        }
+    }
+
     /// Returns the mechanisms that were skipped and have no figure at all.
     pub fn skipped_mechanisms(&self) -> Vec<&str> {
         let mut ids: Vec<&str> = self

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crossway_lab::cases::counts;
 use crossway_lab::inputs::Workload;
 use crossway_lab::limits::cores_moved;
 use crossway_lab::rank::WaitClass;
@@ -67,9 +68,9 @@ pub(crate) fn unchecked(records: &[Record]) -> Option<String> {
     })
 }
 
-/// Returns the trials that are not degraded. Degraded ones are not ranked, so their cores are irrelevant.
+/// Returns the trials whose figures count. Others are not ranked, so their cores are irrelevant.
 fn good<'a>(trials: &'a [&'a Record]) -> impl Iterator<Item = &'a Record> {
-    trials.iter().copied().filter(|record| record.status == Status::Ok)
+    trials.iter().copied().filter(|record| counts(record))
 }
 
 fn cache_line_ns(trials: &[&Record]) -> Vec<f64> {

@@ -15,10 +15,11 @@ const REASONS: usize = 3;
 
 pub(super) fn left_out(summary: &Summary, width: u16) -> String {
     let mut out = String::new();
+    let degraded = format!("degraded ({})", summary.degraded_means());
     for (status, what) in [
         (Status::Skipped, "skipped"),
         (Status::Failed, "failed"),
-        (Status::Degraded, "degraded (kept, but left out of the figures where clean trials exist)"),
+        (Status::Degraded, degraded.as_str()),
     ] {
         let reasons = by_reason(&summary.troubles, status);
         // A case that fails repeatedly leaves a skipped record for each of its remaining trials.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crossway_lab::inputs::{Load, Placement, Workload};
-use crossway_lab::record::Status;
+use crossway_lab::record::{Record, Status};
 use crossway_report::blocks::blocks;
 use crossway_report::{Run, sections, steps::Shapes, terminal};
 
@@ -64,14 +64,50 @@ fn late_bursts_are_a_share_of_the_bursts_of_all_trials() {
     let run = Run::of_records(Path::new("run"), records);
     let text = terminal::terminal(&run, false, 200);
     assert!(text.contains("20.0 %"), "{text}");
-    assert!(text.contains("\nlate: the share of the bursts of all trials together"), "{text}");
+    assert!(text.contains("\nlate: the share of the bursts of all good trials together"), "{text}");
     assert!(text.contains("\nsender late: the median delay that the sender itself"), "{text}");
     let text = terminal::markdown(&run);
     assert!(text.contains("“late” is the share of the bursts"), "{text}");
     assert!(text.contains("“sender late” is the median delay"), "{text}");
     let html = page(&run);
-    assert!(html.contains("“Late bursts” is the share of the bursts of all trials together"));
+    assert!(html.contains("“Late bursts” is the share of the bursts of all good trials together"));
     assert!(html.contains("“Sender late” is the median delay that the sender itself added"));
+}
+
+/// Paced trials, of which the last ones, as many as `missed`, achieved 80 % of their rate with a tenfold latency.
+fn trials_that_missed(missed: usize) -> Vec<Record> {
+    let workload = Workload::Paced { burst_bytes: 64, period_us: 1_000 };
+    let mut records = synthetic::run(&MADE[..1], &[Ask::idle(workload, 64)], 10, 21);
+    for record in records.iter_mut().rev().take(missed) {
+        record.status = Status::Degraded;
+        record.reason = Some("the rate was not achieved: 800 of 1000 messages/s".to_owned());
+        let pacing = record.pacing.as_mut().expect("it is paced");
+        pacing.reached_bits_per_s = pacing.intended_bits_per_s * 0.8;
+        for latency in &mut record.latency_ns {
+            (latency.p50, latency.max) = (latency.p50 * 10, latency.max * 10);
+        }
+    }
+    records
+}
+
+#[test]
+fn trials_that_missed_their_rate_are_in_the_figures_and_counted() {
+    let case = |missed| {
+        let run = Run::of_records(Path::new("run"), trials_that_missed(missed));
+        (run.summary.cases[0].clone(), terminal::terminal(&run, false, 200))
+    };
+    let (all_good, text) = case(0);
+    assert!(!text.contains('◊') && !text.contains("only missed their rate"), "{text}");
+    let (some, text) = case(4);
+    let max = |case: &crossway_report::summary::Case| case.latencies[0].max;
+    assert!(max(&some) > max(&all_good), "the slow trials are included");
+    assert!(!some.degraded && some.latencies[0].p50.n == 10);
+    assert!(text.contains("missed in 4 of 10 trials"), "{text}");
+    assert!(text.contains("except those that only missed their rate"), "{text}");
+    // Where the median trial missed it, the case was not measured at that rate.
+    let (most, text) = case(6);
+    assert!(most.degraded && !text.contains('◊'), "{text}");
+    assert!(text.contains("(degraded)"), "{text}");
 }
 
 #[test]
