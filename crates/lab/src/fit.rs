@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
-use crate::stats::{Interval, median, quantile};
+use crate::stats::{Interval, TRIALS_AT_LEAST, median, quantile};
 
 /// Minimum number of sizes for a fit, since there is always a line through two points.
 pub const SIZES_AT_LEAST: usize = 3;
@@ -32,16 +32,17 @@ pub struct Point {
 pub struct Fit {
     /// Cost of an empty message, nanoseconds. Can be negative if the relation is curved.
     pub startup_ns: f64,
-    /// 95 % interval of the start-up cost.
-    pub startup_interval_ns: Interval,
+    /// 95 % interval of the start-up cost; null if a size has fewer than [`TRIALS_AT_LEAST`] trials.
+    pub startup_interval_ns: Option<Interval>,
     /// Cost of a byte, nanoseconds.
     pub per_byte_ns: f64,
-    /// 95 % interval of the cost of a byte.
-    pub per_byte_interval_ns: Interval,
+    /// 95 % interval of the cost of a byte; null if a size has fewer than [`TRIALS_AT_LEAST`] trials.
+    pub per_byte_interval_ns: Option<Interval>,
     /// Bandwidth without the start-up cost, bytes per second: the reciprocal of the cost of a byte; null if that cost
     /// is not positive.
     pub bandwidth_bytes_per_s: Option<f64>,
-    /// 95 % interval of the bandwidth; null if the cost of a byte may be zero.
+    /// 95 % interval of the bandwidth; null if a size has fewer than [`TRIALS_AT_LEAST`] trials, or if the cost of a
+    /// byte may be zero.
     pub bandwidth_interval_bytes_per_s: Option<Interval>,
     /// Largest relative distance between a size's median and the line: above about 0.25 a straight line is the wrong
     /// model.
@@ -50,6 +51,8 @@ pub struct Fit {
     pub worst_at_bytes: f64,
     /// Number of trials used.
     pub points: usize,
+    /// Number of trials of the size that has the fewest.
+    pub trials_per_size: usize,
     /// Number of sizes used.
     pub sizes: usize,
 }
@@ -147,36 +150,48 @@ pub fn fit(points: &[Point]) -> Option<Fit> {
             worst = (residual, size);
         }
     }
+    let trials_per_size = groups.iter().map(Vec::len).min()?;
+    let intervals =
+        if trials_per_size < TRIALS_AT_LEAST { None } else { Some(resampled(&groups, &typical)?) };
+    let bandwidth = |ns: f64| 1e9 / ns;
+    Some(Fit {
+        startup_ns,
+        startup_interval_ns: intervals.map(|(startup, _)| startup),
+        per_byte_ns,
+        per_byte_interval_ns: intervals.map(|(_, per_byte)| per_byte),
+        bandwidth_bytes_per_s: (per_byte_ns > 0.0).then(|| bandwidth(per_byte_ns)),
+        bandwidth_interval_bytes_per_s: intervals.filter(|(_, per_byte)| per_byte.low > 0.0).map(
+            |(_, per_byte)| Interval {
+                low: bandwidth(per_byte.high),
+                high: bandwidth(per_byte.low),
+            },
+        ),
+        worst_relative_residual: worst.0,
+        worst_at_bytes: worst.1,
+        points: usable.len(),
+        trials_per_size,
+        sizes: groups.len(),
+    })
+}
+
+/// Returns the 95 % intervals of the start-up cost and of the cost of a byte, by resampling the trials of each size.
+fn resampled(groups: &[Vec<Point>], typical: &[f64]) -> Option<(Interval, Interval)> {
     let (mut startups, mut slopes) = (Vec::new(), Vec::new());
     let mut random = Pcg64Mcg::seed_from_u64(SEED);
-    let mut sample = Vec::with_capacity(usable.len());
+    let mut sample = Vec::with_capacity(typical.len());
     for _ in 0..RESAMPLES {
         sample.clear();
-        for group in &groups {
+        for group in groups {
             sample.extend(group.iter().map(|_| group[random.random_range(0..group.len())]));
         }
-        if let Some((startup, slope)) = robust_line(&sample, &typical) {
+        if let Some((startup, slope)) = robust_line(&sample, typical) {
             startups.push(startup);
             slopes.push(slope);
         }
     }
     let interval =
         |v: &[f64]| Some(Interval { low: quantile(v, 0.025)?, high: quantile(v, 0.975)? });
-    let per_byte = interval(&slopes)?;
-    let bandwidth = |ns: f64| 1e9 / ns;
-    Some(Fit {
-        startup_ns,
-        startup_interval_ns: interval(&startups)?,
-        per_byte_ns,
-        per_byte_interval_ns: per_byte,
-        bandwidth_bytes_per_s: (per_byte_ns > 0.0).then(|| bandwidth(per_byte_ns)),
-        bandwidth_interval_bytes_per_s: (per_byte.low > 0.0)
-            .then(|| Interval { low: bandwidth(per_byte.high), high: bandwidth(per_byte.low) }),
-        worst_relative_residual: worst.0,
-        worst_at_bytes: worst.1,
-        points: usable.len(),
-        sizes: groups.len(),
-    })
+    Some((interval(&startups)?, interval(&slopes)?))
 }
 
 #[cfg(test)]
@@ -247,10 +262,23 @@ mod tests {
         assert!((fit.startup_ns / 3000.0 - 1.0).abs() < 0.01, "{fit:?}");
         let bandwidth = fit.bandwidth_bytes_per_s.expect("a positive slope");
         assert!((bandwidth / 4e9 - 1.0).abs() < 0.02, "{fit:?}");
-        assert!(fit.startup_interval_ns.contains(3000.0), "{fit:?}");
+        assert!(fit.startup_interval_ns.expect("five trials").contains(3000.0), "{fit:?}");
         assert!(fit.bandwidth_interval_bytes_per_s.expect("positive").contains(bandwidth));
         assert!(fit.worst_relative_residual < 0.02, "{fit:?}");
-        assert_eq!((fit.points, fit.sizes), (25, 5));
+        assert_eq!((fit.points, fit.trials_per_size, fit.sizes), (25, 5, 5));
+    }
+
+    #[test]
+    fn a_size_with_fewer_than_five_trials_leaves_the_line_without_intervals() {
+        let mut points = trials(&[64.0, 1024.0, 16384.0, 262_144.0]);
+        let whole = fit(&points).expect("a fit");
+        points.pop();
+        let fit = fit(&points).expect("a fit");
+        assert!((fit.startup_ns / whole.startup_ns - 1.0).abs() < 0.02, "{fit:?}");
+        assert_eq!((fit.points, fit.trials_per_size), (19, 4));
+        assert_eq!((fit.startup_interval_ns, fit.per_byte_interval_ns), (None, None));
+        assert!(fit.bandwidth_bytes_per_s.is_some(), "{fit:?}");
+        assert_eq!(fit.bandwidth_interval_bytes_per_s, None);
     }
 
     #[test]
@@ -283,7 +311,9 @@ mod tests {
     fn a_flat_series_has_a_startup_and_no_bandwidth_bound() {
         let points: Vec<Point> = [64.0, 128.0, 256.0]
             .iter()
-            .flat_map(|s| [100.0, 101.0, 99.0].map(|t| Point { size_bytes: *s, time_ns: t }))
+            .flat_map(|s| {
+                [100.0, 101.0, 99.0, 102.0, 98.0].map(|t| Point { size_bytes: *s, time_ns: t })
+            })
             .collect();
         let fit = fit(&points).expect("a fit");
         assert!((fit.startup_ns - 100.0).abs() < 2.0);

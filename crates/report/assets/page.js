@@ -193,7 +193,7 @@
       type: "heatmap", x: m.columns.map(plain), y: m.rows.map(plain), z: m.z.map((r) => r.map(scale)), colorscale: "Cividis", reversescale: unit === "s",
       xgap: cells < 400 ? 2 : 0, ygap: cells < 400 ? 2 : 0,
       text: m.z.map((r) => r.map((v) => (v === null ? "" : show(v, unit)))), texttemplate: cells <= 144 && !narrow ? "%{text}" : undefined,
-      customdata: m.z.map((r, i) => r.map((v, k) => plain(v === null ? "not measured" : show(v, unit) + " [" + show(m.lo[i][k], unit) + " to " + show(m.hi[i][k], unit) + ", n = " + m.n[i][k] + "]"))),
+      customdata: m.z.map((r, i) => r.map((v, k) => plain(v === null ? "not measured" : show(v, unit) + interval({ lo: m.lo[i], hi: m.hi[i], n: m.n[i] }, k, unit)))),
       hovertemplate: "%{y} → %{x}<br>%{customdata}<extra></extra>", hoverongaps: false,
       colorbar: { tickvals: ticks.map(scale), ticktext: ticks.map((v) => show(v, unit)), thickness: 12, outlinewidth: 0, tickfont: { size: 11 } },
     }];
@@ -419,8 +419,10 @@
       const range = hasInterval(s, k) ? show(s.lo[k], axis.unit) + " to " + show(s.hi[k], axis.unit) : "–";
       rows.push([...first, show(y, axis.unit), range, s.n && s.n[k] ? String(s.n[k]) : "–", isDegraded(s, k) ? "degraded" : ""]);
     });
-    const heads = [view.series[0] && view.series[0].c !== undefined ? chart.x.title : "Kind", axis.title, "95 % interval", "Trials", ""];
-    return table(["Mechanism", ...heads], rows);
+    const heads = ["Mechanism", view.series[0] && view.series[0].c !== undefined ? chart.x.title : "Kind", axis.title, "95 % interval", "Trials", ""];
+    // With too few trials for an interval, its column would be empty.
+    const used = (at) => at !== 3 || rows.some((row) => row[at] !== "–");
+    return table(heads.filter((_, at) => used(at)), rows.map((row) => row.filter((_, at) => used(at))));
   }
 
   // ---- charts on the page ----

@@ -39,7 +39,7 @@ pub(crate) fn have_best(blocks: &[Block]) -> bool {
 
 /// Returns whether a table in these blocks has the column "Noise".
 pub(crate) fn have_noise(blocks: &[Block]) -> bool {
-    have_column(blocks, "Noise")
+    have_column(blocks, NOISE)
 }
 
 /// Returns whether a table in these blocks has the column with this head.
@@ -56,9 +56,10 @@ const COLUMNS: [(&str, Metric); 5] = [
     ("Messages", Metric::MessageRate),
     ("CPU / message", Metric::CpuPerMessage),
 ];
-/// Heads of two more columns: the longest round trip, and the CPU time per round trip.
+/// Heads of three more columns: the longest round trip, the CPU time per round trip, and the noise.
 const MAX: &str = "max";
 const CPU_ROUND_TRIP: &str = "CPU / round trip";
+const NOISE: &str = "Noise";
 
 /// Maximum number of sizes that get a table.
 const SIZES_MAX: usize = 6;
@@ -144,11 +145,16 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
                     heads.extend([MAX, CPU_ROUND_TRIP].map(str::to_owned));
                 }
             }
-            heads.push("Noise".to_owned());
-            let rows: Vec<Row> = WaitClass::ALL
+            heads.push(NOISE.to_owned());
+            let mut rows: Vec<Row> = WaitClass::ALL
                 .iter()
                 .flat_map(|class| rows(summary, setting, size, *class, &heads))
                 .collect();
+            // With too few trials in every row, nothing has a noise.
+            if rows.iter().all(|row| row.cells.last().is_some_and(|cell| cell.sort.is_none())) {
+                heads.pop();
+                rows.iter_mut().for_each(|row| drop(row.cells.pop()));
+            }
             let notes = notes(&heads, &rows);
             let title = format!("{} messages", units::size(size));
             Sheet { title, heads, rows, sortable: true, notes }

@@ -191,6 +191,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
             goals => sections::goals::headline(&sections::goals::calls(run)),
             notices => run.notices.clone(),
             answers => Value::from(Serde(Answers::of(&run.summary))),
+            has_intervals => run.summary.has_intervals(),
             has_best => blocks::have_best(&blocks),
             has_noise => blocks::have_noise(&blocks),
             noise => crate::terminal::NOISE,

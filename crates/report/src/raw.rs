@@ -178,9 +178,10 @@ fn cases(run: &Run) -> Raw {
             row
         })
         .collect();
+    let interval = if summary.has_intervals() { " and 95 % interval" } else { "" };
     let rule = format!(
-        "The run has {} trials. Since that is more than {TRIALS_MAX}, the table has one row per case, with its median \
-         and 95 % interval, instead of one per trial. It shows {} of {} cases (at most {CASES_MAX}). All trials are in \
+        "The run has {} trials. Since that is more than {TRIALS_MAX}, the table has one row per case, with its \
+         median{interval}, instead of one per trial. It shows {} of {} cases (at most {CASES_MAX}). All trials are in \
          results.jsonl in the run's directory; `crossway rerun {}:CASE` repeats a case.",
         run.records.len(),
         rows.len(),

@@ -9,7 +9,7 @@ use comfy_table::{
 mod left_out;
 
 use crate::blocks::paced::{LATE, LATE_EXPLAINED, SENDER_LATE, SENDER_LATE_EXPLAINED};
-use crate::blocks::{DEGRADED, blocks, have_best, have_column};
+use crate::blocks::{DEGRADED, blocks, have_best, have_column, have_noise};
 use crate::run::Run;
 use crate::sections::goals;
 use crate::sheet::{self, Row, Sheet};
@@ -97,9 +97,10 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
     if have_best(&blocks) {
         let rule = "* best in its class, or statistically tied with it";
         let _ = writeln!(out, "\n{}", wrap(rule));
-        if blocks.iter().flat_map(|b| &b.sheets).any(|s| s.heads.iter().any(|h| h == "Noise")) {
-            let _ = writeln!(out, "{}", wrap(&format!("noise: {NOISE}")));
-        }
+    }
+    if have_noise(&blocks) {
+        let gap = if have_best(&blocks) { "" } else { "\n" };
+        let _ = writeln!(out, "{gap}{}", wrap(&format!("noise: {NOISE}")));
     }
     if have_column(&blocks, LATE) {
         let _ = writeln!(out, "\n{}", wrap(&format!("late: {LATE_EXPLAINED}")));
@@ -178,15 +179,25 @@ pub fn markdown(run: &Run) -> String {
             let _ = writeln!(out, "\n{}", escape(note));
         }
     }
-    let late = match have_column(&blocks, LATE) {
-        true => format!("; “late” is {LATE_EXPLAINED}; “sender late” is {SENDER_LATE_EXPLAINED}"),
-        false => String::new(),
-    };
+    let mut legend = "Medians over trials.".to_owned();
+    if have_best(&blocks) {
+        legend.push_str(
+            " Bold: best in its class (blocking, hybrid, spinning), or statistically tied with it.",
+        );
+    }
+    if have_noise(&blocks) {
+        let _ = write!(legend, " “Noise” is {NOISE}.");
+    }
+    if have_column(&blocks, LATE) {
+        let _ = write!(
+            legend,
+            " “late” is {LATE_EXPLAINED}; “sender late” is {SENDER_LATE_EXPLAINED}."
+        );
+    }
+    let command = run.command(&[]).replace('`', "");
     let _ = writeln!(
         out,
-        "\nMedians over trials. Bold: best in its class (blocking, hybrid, spinning), or statistically tied with it. \
-         “Noise” is {NOISE}{late}; with fewer than five trials there is no interval. Reproduce with `{}`.",
-        run.command(&[]).replace('`', "")
+        "\n{legend} With fewer than five trials there is no interval. Reproduce with `{command}`."
     );
     let goals = goals::calls(run);
     if let Some(text) = goals::headline(&goals) {

@@ -284,6 +284,15 @@ pub struct Chart {
     pub workloads: &'static [&'static str],
 }
 
+impl Chart {
+    /// Returns whether a marker has an error bar: an interval, for which there are enough trials.
+    fn has_bars(&self) -> bool {
+        let mut series = self.views.iter().flat_map(|view| &view.series);
+        self.kind != ChartKind::Bars
+            && series.any(|s| s.lo.iter().zip(&s.hi).any(|(lo, hi)| lo < hi))
+    }
+}
+
 /// Returns all charts for which there is data, in the order of the page.
 pub fn all(summary: &Summary, limits: &Limits, histograms: &Histograms) -> Vec<Chart> {
     let mut charts: Vec<Chart> = [
@@ -317,6 +326,9 @@ pub fn all(summary: &Summary, limits: &Limits, histograms: &Histograms) -> Vec<C
             chart.views.iter().position(|v| v.size_bytes == Some(USUAL_SIZE)).unwrap_or(0);
     }
     charts.retain(|chart| !chart.views.is_empty());
+    for chart in charts.iter_mut().filter(|chart| chart.has_bars()) {
+        chart.reading.push_str(" A bar through a marker is a 95 % interval.");
+    }
     charts
 }
 

@@ -35,7 +35,7 @@ pub(super) fn round_trip(summary: &Summary, limits: &Limits) -> Option<Chart> {
         title: "Round trip against message size".to_owned(),
         findings: Vec::new(),
         reading: "Time from sending a request to receiving its reply, which has the same size unless stated; lower is better. Each marker is the \
-                  median over trials, the bar through it the 95 % interval. Both axes are logarithmic: equal distances are equal \
+                  median over trials. Both axes are logarithmic: equal distances are equal \
                   factors. A round trip is shown as measured, never halved."
             .to_owned(),
         kind: ChartKind::Lines,
@@ -81,7 +81,7 @@ pub(super) fn throughput(summary: &Summary, limits: &Limits) -> Option<Chart> {
         title: "Throughput against message size".to_owned(),
         findings: Vec::new(),
         reading: "One end sends as fast as the other receives; the sender writes every byte and the receiver reads \
-                  every byte. Higher is better. Markers are medians over trials with 95 % intervals. Small messages \
+                  every byte. Higher is better. Markers are medians over trials. Small messages \
                   are limited by the cost per message, large ones by the cost per byte; a line bends where one takes \
                   over from the other."
             .to_owned(),

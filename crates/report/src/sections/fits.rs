@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crossway_lab::fit::{self, Point};
 use crossway_lab::inputs::Workload;
 use crossway_lab::record::{Span, Status};
+use crossway_lab::stats::Interval;
 
 use crate::run::Run;
 use crate::section::Section;
@@ -39,7 +40,7 @@ pub(super) fn fits(run: &Run) -> Option<Section> {
         }
     }
     let mut tables: Vec<Sheet> = Vec::new();
-    let mut thinned_any = false;
+    let (mut thinned_any, mut sure_any, mut unsure_any) = (false, false, false);
     for ((setting, one_way, contender), points) in &points {
         let used = thinned(points);
         thinned_any |= used.len() < points.len();
@@ -60,27 +61,36 @@ pub(super) fn fits(run: &Run) -> Option<Section> {
                 notes: Vec::new(),
             });
         }
-        let with = |quantity: Quantity, value: f64, low: f64, high: f64| Cell {
+        let is_sure = fit.startup_interval_ns.is_some();
+        (sure_any, unsure_any) = (sure_any || is_sure, unsure_any || !is_sure);
+        let with = |quantity: Quantity, value: f64, interval: Option<Interval>| Cell {
             text: quantity.show(value),
-            note: Some(quantity.show_interval(value, low, high)),
+            note: Some(match interval {
+                Some(i) => quantity.show_interval(value, i.low, i.high),
+                None => units::count(fit.trials_per_size, "trial", "trials"),
+            }),
             sort: Some(value),
             ..Cell::default()
         };
-        let (start, byte) = (fit.startup_interval_ns, fit.per_byte_interval_ns);
+        let per_kib = |interval: Interval| Interval {
+            low: interval.low * 1024.0,
+            high: interval.high * 1024.0,
+        };
         let bandwidth = match (fit.bandwidth_bytes_per_s, fit.bandwidth_interval_bytes_per_s) {
-            (Some(b), Some(i)) => with(Quantity::ByteRate, b, i.low, i.high),
+            (Some(b), interval) if interval.is_some() || !is_sure => {
+                with(Quantity::ByteRate, b, interval)
+            }
             _ => Cell::text("undetermined"),
         };
         let row = Row {
             class: None,
             cells: vec![
                 Cell::text(run.summary.contenders[*contender].label()),
-                with(Quantity::Duration, fit.startup_ns, start.low, start.high),
+                with(Quantity::Duration, fit.startup_ns, fit.startup_interval_ns),
                 with(
                     Quantity::Duration,
                     fit.per_byte_ns * 1024.0,
-                    byte.low * 1024.0,
-                    byte.high * 1024.0,
+                    fit.per_byte_interval_ns.map(per_kib),
                 ),
                 bandwidth,
                 Cell {
@@ -104,12 +114,19 @@ pub(super) fn fits(run: &Run) -> Option<Section> {
     (!tables.is_empty()).then(|| Section {
         id: "fits",
         title: "Start-up cost and bandwidth",
-        paragraphs: [Some(
-            "A straight line is fitted to time over message size; it gives the fixed cost of a message and the cost of \
-             each byte. The ranges in small print are 95 % intervals. Where the worst residual is above 25 %, a \
-             straight line does not describe the data (for example because the messages outgrow a cache or a buffer), \
-             and the chart says more than the fit."
-                .to_owned()),
+        paragraphs: [
+            Some(format!(
+                "A straight line is fitted to time over message size; it gives the fixed cost of a message and the cost \
+                 of each byte. {}{}Where the worst residual is above 25 %, a straight line does not describe the data \
+                 (for example because the messages outgrow a cache or a buffer), and the chart says more than the fit.",
+                if sure_any { "The ranges in small print are 95 % intervals. " } else { "" },
+                if unsure_any {
+                    "A fit has no interval if one of its sizes has fewer than five good trials; the small print then \
+                     shows the smallest number of trials of a size. "
+                } else {
+                    ""
+                },
+            )),
             rule,
         ]
         .into_iter()

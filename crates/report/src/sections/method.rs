@@ -11,20 +11,25 @@ use crate::units::Quantity;
 use crate::units::count;
 
 pub(super) fn method(run: &Run) -> Section {
-    let mut paragraphs: Vec<String> = [
+    let intervals = if run.summary.has_intervals() {
+        "Its interval is the 95 % bootstrap interval of that median, which with five trials is their whole range. \
+         Contenders whose intervals overlap that of the best one share its rank."
+    } else {
+        "With fewer than five trials it has no interval, and nothing is ranked."
+    };
+    let mut paragraphs: Vec<String> = vec![
         "The two ends are separate processes, pinned where the setting says, and share nothing but what the mechanism needs. \
          The sender writes every byte of every message and the receiver reads every byte; number, order and content are checked, \
-         and a trial that fails the check gives no figure.",
-        "The unit of statistics is the trial, not the message. Trials of competing cases are interleaved in a seeded random \
-         order, so that a drift of the machine affects all of them equally. A figure is the median over trials; its interval is the 95 % \
-         bootstrap interval of that median, which with five trials is their whole range. Contenders whose intervals overlap that of \
-         the best one share its rank.",
+         and a trial that fails the check gives no figure.".to_owned(),
+        format!(
+            "The unit of statistics is the trial, not the message. Trials of competing cases are interleaved in a seeded \
+             random order, so that a drift of the machine affects all of them equally. A figure is the median over \
+             trials. {intervals}"
+        ),
         "Round trips are reported as measured, never halved. Paced workloads count latency from the time at which a \
          message was due, so a stall is not hidden. A percentile is given only if at least ten samples lie beyond it. \
-         CPU time is the user plus system time of the processes that send and receive.",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+         CPU time is the user plus system time of the processes that send and receive.".to_owned(),
+    ];
     let calibrations: Vec<_> = run.records.iter().filter(|r| r.status == Status::Ok).collect();
     let over = |get: &dyn Fn(&Record) -> f64| {
         let values: Vec<f64> =

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crossway_lab::fit::{self, Point};
 use crossway_lab::inputs::{Ends, Workload};
 use crossway_lab::record::Record;
-use crossway_lab::stats::{median, ratio_interval};
+use crossway_lab::stats::{Interval, TRIALS_AT_LEAST, median, ratio_interval};
 
 use super::call::{Call, above, all, any, enough, in_a_word, in_words, larger, mostly};
 use super::evidence::{Compared, Evidence, one_way, place, rate};
@@ -76,20 +76,20 @@ fn cost_model(evidence: &Evidence<'_>) -> Finding {
                 "fitting a line needs exchanges of at least three sizes".to_owned(),
             );
         };
-        let estimate = |value: f64, interval: crossway_lab::stats::Interval| Estimate {
+        let estimate = |value: f64, interval: Option<Interval>| Estimate {
             value,
-            low: interval.low,
-            high: interval.high,
-            n: fit.points,
+            low: interval.map_or(value, |i| i.low),
+            high: interval.map_or(value, |i| i.high),
+            n: fit.trials_per_size,
         };
         figures.push(Figure::new(
             format!("{who}: start-up"),
             Quantity::Duration,
             estimate(fit.startup_ns, fit.startup_interval_ns),
         ));
-        if let (Some(bandwidth), Some(interval)) =
-            (fit.bandwidth_bytes_per_s, fit.bandwidth_interval_bytes_per_s)
-        {
+        let interval = fit.bandwidth_interval_bytes_per_s;
+        let few = fit.trials_per_size < TRIALS_AT_LEAST;
+        if let Some(bandwidth) = fit.bandwidth_bytes_per_s.filter(|_| few || interval.is_some()) {
             figures.push(Figure::new(
                 format!("{who}: bandwidth beyond the start-up"),
                 Quantity::ByteRate,
@@ -105,6 +105,7 @@ fn cost_model(evidence: &Evidence<'_>) -> Finding {
         let line = fit.startup_ns + fit.per_byte_ns * fit.worst_at_bytes;
         let scatters = Estimate::of(&here).is_some_and(|e| e.low <= line && line <= e.high);
         calls.push(match (fit.worst_relative_residual < 0.25, scatters) {
+            _ if few => Call::Open(Some(TRIALS_AT_LEAST as u32)),
             (true, _) => Call::Holds,
             (false, true) => Call::Lacking,
             (false, false) => Call::Fails,

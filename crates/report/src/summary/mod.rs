@@ -14,6 +14,7 @@ use crossway_lab::rank::{Reversal, rank};
 use crossway_lab::record::{LOCAL, Record, Status};
 
 use crate::contender::Contender;
+use crate::estimate::Estimate;
 use crate::histograms::Histograms;
 
 pub use beside::BesideSummary;
@@ -228,6 +229,15 @@ impl Summary {
             .collect();
         ids.dedup();
         ids
+    }
+
+    /// Returns whether a case has enough trials for an interval.
+    pub fn has_intervals(&self) -> bool {
+        let enough = |figure: &Estimate| figure.has_interval();
+        self.cases.iter().any(|case| {
+            case.msgs_per_s.as_ref().is_some_and(enough)
+                || case.latencies.iter().any(|latency| enough(&latency.p50))
+        })
     }
 
     /// Returns the message sizes of the cases that satisfy `wanted`, in ascending order.

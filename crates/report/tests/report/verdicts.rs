@@ -98,29 +98,81 @@ fn a_factor_over_several_mechanisms_comes_from_all_their_intervals() {
 
 #[test]
 fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
-    let few = |p50s: &[u64]| {
-        run_of(vec![
-            round_trips("pipe", Wait::Block, &SLOW[..p50s.len()]),
-            round_trips("shm-futex", Wait::Block, p50s),
-            round_trips("shm-spin", Wait::Spin, &[250, 251, 249, 252][..p50s.len()]),
-        ])
+    // Three sizes, so that a line is fitted to each mechanism.
+    let few = |trials: usize| {
+        let parts = [
+            ("pipe", Wait::Block, &SLOW[..trials]),
+            ("shm-futex", Wait::Block, &FAST[..trials]),
+            ("shm-spin", Wait::Spin, &[250, 251, 249, 252, 250][..trials]),
+        ];
+        let of_size = |size_bytes: u64| {
+            parts.into_iter().map(move |(id, wait, p50s_ns)| {
+                let mut records = round_trips(id, wait, p50s_ns);
+                for record in &mut records {
+                    record.case = format!("{}/{size_bytes}", record.case);
+                    record.inputs.size_bytes = size_bytes;
+                    record.latency_ns[0].p50 += size_bytes;
+                }
+                records
+            })
+        };
+        run_of([64, 1024, 4096].into_iter().flat_map(of_size).collect())
     };
+    // What the page shows and embeds, without its own script and style sheet.
+    let shown = |run: &Run| {
+        [
+            include_str!("../../vendor/plotly-cartesian.min.js"),
+            include_str!("../../assets/page.js"),
+            include_str!("../../assets/page.css"),
+        ]
+        .into_iter()
+        .fold(page(run), |page, part| {
+            assert!(page.contains(part));
+            page.replace(part, "")
+        })
+    };
+    const CLAIMS: [&str; 11] = [
+        "95 %",
+        "95&nbsp;%",
+        "±",
+        "times as fast",
+        "has the shortest",
+        "best in its class",
+        "error bar",
+        "oise",
+        "is called equal",
+        " *\n",
+        "**10.",
+    ];
     for trials in 1..=4 {
-        let run = few(&FAST[..trials]);
+        let run = few(trials);
         let verdict = run.verdict();
         assert!(verdict.headline.starts_with("Too few trials to name a winner"), "{verdict:?}");
+        let page = shown(&run);
+        assert!(page.contains("<section id=\"fits\""), "lines are fitted");
         for text in [
             verdict.sentences.join("\n"),
             terminal::terminal(&run, false, 100),
-            terminal::markdown(&run).replace("half the width of the 95 % interval", ""),
+            terminal::markdown(&run),
+            page,
         ] {
-            for word in ["95 %", "±", "times as fast", "has the shortest", " *\n", "**10.0"] {
-                assert!(!text.contains(word), "{word} in {text}");
+            for word in CLAIMS {
+                let at = text.find(word).map(|at| &text[..at + word.len()]);
+                assert!(at.is_none(), "{word} ends {}", at.unwrap_or_default());
             }
         }
-        // Legends are only for what is there.
-        assert!(!terminal::terminal(&run, false, 100).contains("best in its class"));
-        assert!(!page(&run).contains("Green: best in its class"));
+        let fits = sections::all(&run, &Shapes::of(&run));
+        let fits = fits.iter().find(|section| section.id == "fits").expect("lines are fitted");
+        let notes: Vec<_> = fits.tables[0].rows.iter().map(|row| &row.cells[1].note).collect();
+        let n = if trials == 1 { "1 trial".to_owned() } else { format!("{trials} trials") };
+        assert_eq!(notes, [&Some(n.clone()), &Some(n.clone()), &Some(n)]);
+    }
+    // With five trials, there is all of it.
+    let page = shown(&few(5));
+    for word in
+        ["95&nbsp;%", "best in its class", "error bar", "“Noise” is", "small print are 95 %"]
+    {
+        assert!(page.contains(word), "{word}");
     }
     // A contender with too few trials does not prevent a ranking of the others, and is named.
     let run = run_of(vec![
