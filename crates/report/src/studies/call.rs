@@ -49,6 +49,11 @@ impl Call {
         Call::open_until(needed.fold(0.0f64, f64::max), figure.n)
     }
 
+    /// Returns [`Call::Holds`] if the figure has enough trials for a verdict, otherwise [`Call::Open`].
+    pub(super) fn open_unless_enough(figure: &Estimate) -> Call {
+        if enough(figure) { Call::Holds } else { Call::open(figure, &[]) }
+    }
+
     /// Returns [`Call::Open`] after `n` trials, given an estimate that `needed` trials would decide the claim. Suggests
     /// at least `n + 1` trials, and makes no suggestion unless `needed` is from 1 to [`TRIALS_AT_MOST`].
     fn open_until(needed: f64, n: usize) -> Call {

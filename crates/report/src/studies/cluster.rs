@@ -205,10 +205,12 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
         };
         // The plateau is the best of several medians and so a little too high: the claim fails only if the throughput
         // is certainly below nine tenths of the plateau's lower end.
-        let here = Estimate::of(at).map_or(m, |e| e.high);
-        let reaches = if m >= 0.9 * plateau.value {
+        let Some(here) = Estimate::of(at) else { continue };
+        let reaches = if !enough(&here) || !enough(&plateau) {
+            Call::open(&jump, &[])
+        } else if m >= 0.9 * plateau.value {
             Call::Holds
-        } else if here < 0.9 * plateau.low {
+        } else if here.high < 0.9 * plateau.low {
             Call::Fails
         } else {
             Call::Lacking

@@ -252,3 +252,37 @@ fn c9_wants_memory_at_home_the_network_away_and_every_message_once() {
     });
     without_records("C9", "cluster");
 }
+
+#[test]
+fn four_trials_decide_nothing() {
+    let mut made = Made::new();
+    let line = |bytes: u64| 100_000.0 + 40.0 * bytes as f64;
+    let lead = |bytes: u64| 2.6 - bytes as f64 / 4096.0;
+    let does = |ns: f64, packets: f64| Does { ns, packets: (packets, packets), ..DOES };
+    for ends in [Ends::Between, Ends::Within] {
+        exchanges(&mut made, ends, &SMALL, |b| (does(line(b), 4.5), does(line(b) / lead(b), 2.0)));
+    }
+    // The throughput no longer rises beyond 16 KiB.
+    for bytes in [16_384, 65_536] {
+        let does = does(line(bytes) * if bytes > 16_384 { 1.2 } else { 1.0 }, 4.5);
+        made.both(Workload::Exchange, Ends::Between, bytes, does, does);
+    }
+    buffers(&mut made, 0.02, |w, l| if w < l { 0.4 } else { 1.0 });
+    for r in made.add("tcp", Workload::Throughput, Ends::Between, 16_384, DOES) {
+        r.facts.insert("largest_recv_bytes".to_owned(), 4344);
+    }
+    made.moves = (0..5).map(|t| moved(t, Transport::Tipc, 0)).collect();
+    let ids = ["C1", "C3", "C4", "C5", "C6", "C7 TCP", "C8", "C9"];
+    decides_only_with_five(&made, &ids, &[]);
+    // A buffer at which the throughput is far below the plateau refutes nothing in one trial either.
+    let mut late = Made::new();
+    buffers(&mut late, 0.02, |w, l| if w <= l { 0.4 } else { 1.0 });
+    decides_only_with_five(&late, &["C3"], &[]);
+    // TIPC's limit is a fact, and one larger receive refutes that none is larger.
+    let mut facts = Made::new();
+    facts.add("tipc-kernel-seqpacket", Workload::Throughput, Ends::Between, 66_001, DOES);
+    for r in facts.add("tcp", Workload::Throughput, Ends::Between, 16_384, DOES) {
+        r.facts.insert("largest_recv_bytes".to_owned(), 16_384);
+    }
+    decides_only_with_five(&facts, &[], &["C6", "C7 TIPC"]);
+}

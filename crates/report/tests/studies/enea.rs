@@ -370,3 +370,87 @@ fn table_3_is_computed_and_its_thresholds_can_be_changed() {
     assert!(said(&strict), "the changed threshold is not printed");
     assert!(strict.matches("yellow (study").count() > usual.matches("yellow (study").count());
 }
+
+#[test]
+fn four_trials_decide_nothing_even_over_many_pairs_of_cpus() {
+    let mut made = Local::new();
+    let ways = [
+        ("shm-futex", 1_000.0),
+        ("shm-spin", 800.0),
+        ("shm-pipe", 900.0),
+        ("uds-stream", 2_000.0),
+        ("tcp", 4_000.0),
+        ("pipe", 6_000.0),
+        ("fifo", 2_000.0),
+        ("linx-fifo", 4_000.0),
+    ];
+    let sizes = [
+        64, 128, 512, 1024, 2048, 4000, 8192, 16_000, 32_768, 57_344, 65_536, 66_560, 98_304,
+        106_496, 262_144,
+    ];
+    for (id, ns) in ways {
+        for bytes in sizes {
+            let slower = match id {
+                // Beyond its buffer, a pipe is slower.
+                "pipe" if bytes > 57_344 => 3.0,
+                "linx-fifo" if bytes > 512 => 0.6,
+                _ => 1.0,
+            };
+            let ns = slower * ns * (1.0 + bytes as f64 / 512.0);
+            // Load brings uds-stream closer to tcp.
+            let loaded = match id {
+                "pipe" => 1.2,
+                "uds-stream" => 3.0,
+                _ => 2.0,
+            };
+            made.one_way(id, bytes, ns, loaded * ns);
+            for (placement, factor) in [(Placement::SmtSibling, 2.0), (Placement::SameCore, 1.5)] {
+                let factor = if id == "shm-futex" { 2.0 * factor } else { factor };
+                let ask = Ask { placement, ..Ask::idle(Workload::Throughput, bytes) };
+                made.add(id, &ask, factor * ns);
+            }
+        }
+        for a in 0..3 {
+            for b in a..3 {
+                let ns = if a == b { 3.0 * ns } else { ns };
+                let loaded = match id {
+                    _ if a == b => 1.1,
+                    "shm-spin" => 1.5,
+                    _ => 3.0,
+                };
+                made.trips(id, (a, b), ns, loaded * ns);
+            }
+        }
+    }
+    for r in made.records.iter_mut().filter(|r| r.mechanism.starts_with("shm")) {
+        // Little CPU time per bit.
+        let factor = if r.mechanism == "shm-pipe" { 100.0 } else { 50.0 };
+        let cost = r.cost.as_mut().expect("measured");
+        cost.bits_per_cpu_s *= if r.mechanism == "shm-spin" { 10.0 } else { factor };
+    }
+    for capacity in [16_384, 262_144] {
+        for (bytes, ns) in [(capacity, 10_000.0), (capacity + 4096, 30_000.0)] {
+            let from = made.records.len();
+            made.one_way("pipe", bytes, ns, ns);
+            for r in &mut made.records[from..] {
+                r.inputs.capacity_bytes = Some(capacity);
+                r.case = format!("{}/{capacity}", r.case);
+            }
+        }
+    }
+    // E5 is not judged.
+    for trials in [1, 4, 5] {
+        let mut few = Local::new();
+        few.records = made.records.iter().filter(|r| r.inputs.trial < trials).cloned().collect();
+        let run = few.run();
+        let all = studies::all(&run, &Shapes::of(&run));
+        for found in all.iter().flat_map(|study| &study.findings).filter(|f| f.id != "E5") {
+            let id = found.id;
+            let decided = matches!(found.verdict, Confirmed | NotConfirmed);
+            assert_eq!(decided, trials == 5, "{id} with {trials} trials: {found:?}");
+            assert!(decided || found.verdict == Undecided, "{found:?}");
+            let most = found.figures.iter().map(|figure| figure.value.n).max();
+            assert!(most.is_none_or(|n| n <= trials as usize), "{found:?}");
+        }
+    }
+}

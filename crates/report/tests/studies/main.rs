@@ -157,6 +157,26 @@ fn judged(id: &str, verdict: Verdict, word: &str, make: impl FnOnce(&mut Made)) 
     assert!(finding.why.contains(word), "'{word}' is not in: {}", finding.why);
 }
 
+/// Checks that the findings are decided by five trials of each case, and by neither one nor four. The findings in
+/// `certain` are decided by every number of trials.
+fn decides_only_with_five(made: &Made, ids: &[&str], certain: &[&str]) {
+    for trials in [1, 4, 5] {
+        let mut few =
+            Made { records: made.records.clone(), moves: made.moves.clone(), ..Made::new() };
+        few.records.retain(|r| r.inputs.trial < trials);
+        few.moves.retain(|r| r.trial < trials);
+        for id in ids.iter().chain(certain) {
+            let finding = few.finding(id);
+            let decided = matches!(finding.verdict, Confirmed | NotConfirmed);
+            let wanted = trials == 5 || certain.contains(id);
+            assert_eq!(decided, wanted, "{id} with {trials} trials: {finding:?}");
+            assert!(decided || finding.verdict == Undecided, "{finding:?}");
+            let most = finding.figures.iter().map(|figure| figure.value.n).max();
+            assert!(most.is_none_or(|n| n <= trials as usize), "{finding:?}");
+        }
+    }
+}
+
 /// Checks that without records, a finding names the plan that would produce them.
 fn without_records(id: &str, plan: &str) {
     judged(id, NotMeasurable, &format!("crossway measure {plan}"), |_| {});

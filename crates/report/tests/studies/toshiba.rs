@@ -58,23 +58,30 @@ fn t3_cpu_is_judged_on_both_sides() {
 }
 
 #[test]
-fn one_trial_decides_nothing_but_counts() {
+fn four_trials_decide_nothing() {
     let mut made = Made::new();
+    let tcp = Does { load: (0.4, 0.4), packets: (2.8, 1.4), ..DOES };
     sweep(
         &mut made,
-        |_| DOES,
-        |bytes| Does { ns: if bytes < 4096 { 130_000.0 } else { 80_000.0 }, ..DOES },
+        |_| tcp,
+        |bytes| Does {
+            ns: if bytes < 4096 { 130_000.0 } else { 80_000.0 },
+            load: (0.2, 0.2),
+            packets: (2.8, 0.1),
+            ..DOES
+        },
     );
     stream(&mut made, (0.0518, 0.1025), 0.02);
-    acks(&mut made, 0.5, 0.05);
-    zoom(&mut made, |_| 3.0);
+    zoom(&mut made, |b| if b > 2952 { 3.0 } else { 2.0 });
+    small(&mut made, 0.07, 1.0, 0.01);
+    round_trips(&mut made, 1.08, 0.02);
+    decides_only_with_five(
+        &made,
+        &["T3", "T3 CPU", "T4", "T5", "T6", "T7", "T8", "T14", "T15"],
+        &[],
+    );
     made.records.retain(|r| r.inputs.trial == 0);
-    for id in ["T3", "T3 CPU", "T6", "T8", "T14"] {
-        let finding = made.finding(id);
-        assert_eq!(finding.verdict, Undecided, "{id}");
-    }
     assert_eq!(made.finding("T8").trials_needed, Some(5));
-    assert_eq!(made.finding("T4").verdict, NotConfirmed, "packets were counted");
 }
 
 /// Adds trials of the sizes around the study's step. `tipc` returns TIPC's packets per message at a size; each packet

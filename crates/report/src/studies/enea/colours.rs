@@ -1,10 +1,12 @@
 //! The colours of the study's Table 3 (item E23): the study chose them subjectively, Crossway computes its own by
 //! thresholds.
 
+use std::collections::BTreeMap;
+
 use crossway_lab::faults::{Fault, Outcome};
 use crossway_lab::inputs::{Placement, Wait, Workload};
 use crossway_lab::record::{Record, Status};
-use crossway_lab::stats::median;
+use crossway_lab::stats::{TRIALS_AT_LEAST, median};
 use serde::{Deserialize, Serialize};
 
 use super::super::evidence::rate;
@@ -130,6 +132,28 @@ pub(super) struct Computed {
     pub(super) colour: Colour,
     pub(super) why: String,
     pub(super) records: String,
+    /// Number of trials of the case that has the fewest, if it has too few for a verdict. `None` for the colours of
+    /// faults, which `crossway faults` injects fewer times.
+    pub(super) few_trials: Option<usize>,
+}
+
+impl Computed {
+    /// Returns the reason for the colour, with the number of trials if they are too few, and the places of the records.
+    pub(super) fn note(&self) -> String {
+        let few = self.few_trials.map_or(String::new(), |n| {
+            format!("; only {}", crate::units::count(n, "trial", "trials"))
+        });
+        format!("{}{few}; {}", self.why, self.records)
+    }
+}
+
+/// The median of a mechanism's trials.
+struct Median {
+    value: f64,
+    /// Number of trials of the case that has the fewest.
+    trials: usize,
+    /// The numbers of the trials' lines in `results.jsonl`.
+    records: String,
 }
 
 fn trials<'a>(
@@ -153,18 +177,28 @@ fn must_spin(run: &Run, id: &str) -> bool {
         .any(|r| r.mechanism == id && r.status == Status::Ok && r.inputs.wait == Wait::Block)
 }
 
-/// Returns the median figure of the trials of mechanism `id` that satisfy `wanted`, and a text with the numbers of
-/// these trials' lines in `results.jsonl`.
-fn figure(run: &Run, id: &str, of: Of, wanted: impl Fn(&Record) -> bool) -> Option<(f64, String)> {
-    let (lines, values): (Vec<usize>, Vec<f64>) =
-        trials(run, id, wanted).filter_map(|(at, r)| Some((at + 1, of(r)?))).unzip();
+/// Returns the median figure of the trials of mechanism `id` that satisfy `wanted`.
+fn figure(run: &Run, id: &str, of: Of, wanted: impl Fn(&Record) -> bool) -> Option<Median> {
+    let mut by_case: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut lines, mut values) = (Vec::new(), Vec::new());
+    for (at, record) in trials(run, id, wanted) {
+        if let Some(value) = of(record) {
+            lines.push(at + 1);
+            values.push(value);
+            *by_case.entry(&record.case).or_default() += 1;
+        }
+    }
     let shown: Vec<String> = lines.iter().take(5).map(ToString::to_string).collect();
     let more = if lines.len() > shown.len() {
         format!(" and {} more", lines.len() - shown.len())
     } else {
         String::new()
     };
-    Some((median(&values)?, format!("lines {}{more}", shown.join(", "))))
+    Some(Median {
+        value: median(&values)?,
+        trials: by_case.into_values().min()?,
+        records: format!("lines {}{more}", shown.join(", ")),
+    })
 }
 
 fn trip(r: &Record, one_core: bool, loaded: bool) -> bool {
@@ -194,17 +228,26 @@ pub(super) fn computed(
     t: &Thresholds,
 ) -> Option<Computed> {
     let against_best = |of: Of, spins: bool, more: bool, wanted: &dyn Fn(&Record) -> bool| {
-        let (own, records) = figure(run, if spins { spinning } else { usual }, of, wanted)?;
+        let own = figure(run, if spins { spinning } else { usual }, of, wanted)?;
         let ids = COLUMNS.map(|(_, usual, spinning)| if spins { spinning } else { usual });
-        let all: Vec<f64> =
-            ids.iter().filter_map(|id| Some(figure(run, id, of, wanted)?.0)).collect();
-        let best = all.into_iter().reduce(if more { f64::max } else { f64::min })?;
-        Some((if more { best / own } else { own / best }, records))
+        let all: Vec<Median> = ids.iter().filter_map(|id| figure(run, id, of, wanted)).collect();
+        let fewest = all.iter().map(|median| median.trials).min()?;
+        let values = all.iter().map(|median| median.value);
+        let best = values.reduce(if more { f64::max } else { f64::min })?;
+        let factor = if more { best / own.value } else { own.value / best };
+        Some(Median { value: factor, trials: own.trials.min(fewest), ..own })
     };
-    let graded = |(factor, records): (f64, String), green, red, what: &str| Computed {
-        colour: Colour::of(factor, green, red),
-        why: format!("{what}: {}", three_digits(factor)),
-        records,
+    // The factor by which a figure is worse, with the records of both.
+    let under_load = |quiet: Median, busy: Median, factor: f64| Median {
+        value: factor,
+        trials: quiet.trials.min(busy.trials),
+        records: format!("{}; under load {}", quiet.records, busy.records),
+    };
+    let graded = |factor: Median, green, red, what: &str| Computed {
+        colour: Colour::of(factor.value, green, red),
+        why: format!("{what}: {}", three_digits(factor.value)),
+        records: factor.records,
+        few_trials: (factor.trials < TRIALS_AT_LEAST).then_some(factor.trials),
     };
     match property {
         Property::Latency { one_core } => {
@@ -228,22 +271,22 @@ pub(super) fn computed(
             ))
         }
         Property::ThroughputUnderLoad => {
-            let (quiet, records) = figure(run, usual, rate, |r| stream(r, LARGE, false))?;
-            let (busy, loaded) = figure(run, usual, rate, |r| stream(r, LARGE, true))?;
-            let records = format!("{records}; under load {loaded}");
+            let quiet = figure(run, usual, rate, |r| stream(r, LARGE, false))?;
+            let busy = figure(run, usual, rate, |r| stream(r, LARGE, true))?;
+            let factor = quiet.value / busy.value;
             Some(graded(
-                (quiet / busy, records),
+                under_load(quiet, busy, factor),
                 t.load_green,
                 t.load_red,
                 "ratio of the throughput without load to that under load",
             ))
         }
         Property::LatencyUnderLoad => {
-            let (quiet, records) = figure(run, spinning, round_trip, |r| trip(r, false, false))?;
-            let (busy, loaded) = figure(run, spinning, round_trip, |r| trip(r, false, true))?;
-            let records = format!("{records}; under load {loaded}");
+            let quiet = figure(run, spinning, round_trip, |r| trip(r, false, false))?;
+            let busy = figure(run, spinning, round_trip, |r| trip(r, false, true))?;
+            let factor = busy.value / quiet.value;
             Some(graded(
-                (busy / quiet, records),
+                under_load(quiet, busy, factor),
                 t.load_green,
                 t.load_red,
                 "ratio of the round trip under load to that without load",
@@ -299,6 +342,7 @@ fn integrity(run: &Run, id: &str) -> Option<Computed> {
         colour,
         why,
         records: format!("faults.jsonl {}", fault_lines(&run.faults, id, &faults)),
+        few_trials: None,
     })
 }
 
@@ -343,6 +387,7 @@ fn monitoring(run: &Run, id: &str, t: &Thresholds) -> Option<Computed> {
         colour,
         why,
         records: format!("faults.jsonl {}", fault_lines(&run.faults, id, &[Fault::Kill])),
+        few_trials: None,
     })
 }
 

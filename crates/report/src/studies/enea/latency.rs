@@ -54,11 +54,30 @@ pub(super) fn trips(
     evidence.of(id, wanted).into_iter().filter_map(round_trip).collect()
 }
 
+/// The round trips of a mechanism over all pairs together.
+struct OverPairs {
+    ns: Vec<f64>,
+    /// Number of trials of the pair that has the fewest.
+    trials_per_pair: usize,
+}
+
+impl OverPairs {
+    /// Returns the ratio of the medians to those of `under`. Its number of trials is that of the pair with the fewest:
+    /// many pairs with few trials each decide nothing.
+    fn ratio(&self, under: &OverPairs) -> Option<Estimate> {
+        let n = self.trials_per_pair.min(under.trials_per_pair);
+        Some(Estimate { n, ..ratio(&self.ns, &under.ns)? })
+    }
+}
+
 /// Returns the round trips over all pairs together, with both ends on one CPU or on two.
-fn over_pairs(evidence: &Evidence<'_>, id: &str, one_cpu: bool, loaded: bool) -> Vec<f64> {
+fn over_pairs(evidence: &Evidence<'_>, id: &str, one_cpu: bool, loaded: bool) -> OverPairs {
     let pairs = pairs(&evidence.run.records);
     let wanted = pairs.into_iter().filter(|(a, b)| (a == b) == one_cpu);
-    wanted.flat_map(|pair| trips(evidence, id, pair, loaded)).collect()
+    let trips = wanted.map(|pair| trips(evidence, id, pair, loaded));
+    let measured: Vec<Vec<f64>> = trips.filter(|trips| !trips.is_empty()).collect();
+    let trials_per_pair = measured.iter().map(Vec::len).min().unwrap_or(0);
+    OverPairs { ns: measured.concat(), trials_per_pair }
 }
 
 fn missing(claim: Claim, evidence: &Evidence<'_>) -> Finding {
@@ -76,7 +95,7 @@ fn one_core(evidence: &Evidence<'_>) -> Finding {
                confirmed: it lies below 2, or within 5 % of it.",
     };
     let of = |one_cpu| over_pairs(evidence, "shm-futex", one_cpu, false);
-    let Some(r) = ratio(&of(true), &of(false)) else { return missing(claim, evidence) };
+    let Some(r) = of(true).ratio(&of(false)) else { return missing(claim, evidence) };
     let figures = vec![Figure::new("shm-futex: one CPU / two CPUs", Quantity::Number, r)];
     let why = "the study's ends spin, so on one core each waits until the other's time slice ends; an end that sleeps \
                yields its core to the peer. The checkerboard is not judged; see the heat map in this report";
@@ -95,7 +114,7 @@ fn shortest(evidence: &Evidence<'_>) -> Finding {
     let mut figures = Vec::new();
     let mut calls = Vec::new();
     for (_, id) in COLUMNS.iter().skip(1) {
-        let Some(r) = ratio(&over_pairs(evidence, id, false, false), &shm) else { continue };
+        let Some(r) = over_pairs(evidence, id, false, false).ratio(&shm) else { continue };
         figures.push(Figure::new(format!("{id} / shm-spin"), Quantity::Number, r));
         calls.push(above(&r, 1.0));
     }
@@ -125,7 +144,7 @@ fn tcp_longest(evidence: &Evidence<'_>) -> Finding {
     for (one_cpu, place) in [(false, "two CPUs"), (true, "one CPU")] {
         let of = |id: &str| over_pairs(evidence, id, one_cpu, false);
         for id in ["pipe", "uds-stream"] {
-            let Some(r) = ratio(&of("tcp"), &of(id)) else { continue };
+            let Some(r) = of("tcp").ratio(&of(id)) else { continue };
             figures.push(Figure::new(format!("tcp / {id}, {place}"), Quantity::Number, r));
             calls.push(above(&r, 1.0));
         }
@@ -143,7 +162,7 @@ fn tcp_longest(evidence: &Evidence<'_>) -> Finding {
 
 /// Returns the ratio of a mechanism's round trips under load to those without load.
 fn slowed(evidence: &Evidence<'_>, id: &str, one_cpu: bool) -> Option<Estimate> {
-    ratio(&over_pairs(evidence, id, one_cpu, true), &over_pairs(evidence, id, one_cpu, false))
+    over_pairs(evidence, id, one_cpu, true).ratio(&over_pairs(evidence, id, one_cpu, false))
 }
 
 fn least_sensitive(evidence: &Evidence<'_>) -> Finding {
@@ -173,7 +192,7 @@ fn least_sensitive(evidence: &Evidence<'_>) -> Finding {
     }
     let worst = |id: &str| {
         let all = over_pairs(evidence, id, false, true);
-        all.into_iter().fold(0.0, f64::max)
+        all.ns.into_iter().fold(0.0, f64::max)
     };
     let told: Vec<String> = COLUMNS
         .iter()

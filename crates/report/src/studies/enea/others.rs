@@ -50,7 +50,7 @@ fn shown(ours: Option<Computed>) -> Cell {
     let Some(ours) = ours else { return Cell::text("–") };
     Cell {
         text: ours.colour.name().to_owned(),
-        note: Some(format!("{}; {}", ours.why, ours.records)),
+        note: Some(ours.note()),
         sort: Some(f64::from(ours.colour as u8)),
         colour: Some(ours.colour.name()),
         ..Cell::default()

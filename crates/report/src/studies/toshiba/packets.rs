@@ -91,6 +91,13 @@ pub(super) fn step(evidence: &Evidence<'_>) -> Finding {
         format!("; TIPC's throughput drops {}", elsewhere.join(", "))
     };
     let today = Cutting::tipc(1500, true);
+    if !enough(&before.ratio) || !enough(&behind.ratio) {
+        let why = format!(
+            "TIPC sends {} packets per message more at 2953 bytes than at 2952",
+            three_digits(more)
+        );
+        return claim.judged(pair.place, figures, Call::open(&before.ratio, &[]), why);
+    }
     match (at_edge(&tipc), at_edge(&tcp)) {
         _ if more.abs() < 0.1 => {
             let expected = if today.packets(EDGE.0) == today.packets(EDGE.1) {
