@@ -84,6 +84,21 @@ pub fn jain(shares: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
+/// The probability of at least `k` successes in `n` independent attempts that each succeed with probability `p`.
+pub(crate) fn binomial_tail(n: usize, k: usize, p: f64) -> f64 {
+    // The probability of i successes, for each i from 0 to n, attempt by attempt.
+    let mut exactly = vec![1.0];
+    for _ in 0..n {
+        let mut next = vec![0.0; exactly.len() + 1];
+        for (i, share) in exactly.iter().enumerate() {
+            next[i] += share * (1.0 - p);
+            next[i + 1] += share * p;
+        }
+        exactly = next;
+    }
+    exactly.iter().skip(k).sum()
+}
+
 /// Summary of a figure over several trials, as tables show it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {

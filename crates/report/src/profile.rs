@@ -122,7 +122,7 @@ fn change(a: &Profile, b: &Profile) -> Option<String> {
         named.push(format!("all others {}", signed(others)));
     }
     Some(format!(
-        "From {} to {}, the CPU time changes by {}: {}.",
+        "From the run of {} to that of {}, the CPU time changes by {}: {}.",
         a.mechanism,
         b.mechanism,
         signed(whole),
@@ -198,7 +198,7 @@ pub fn hot(profile: &Profile, at_most: usize) -> Sheet {
                 time(Some(ns(role, spot.samples)), Some(per_message(profile, role))),
                 Cell::text(spot.part.words()),
                 Cell::text(&spot.of),
-                Cell::text(spot.line.clone().unwrap_or_default()),
+                Cell::text(spot.line.as_deref().map(short).unwrap_or_default()),
             ],
         })
         .collect();
@@ -212,6 +212,14 @@ pub fn hot(profile: &Profile, at_most: usize) -> Sheet {
         sortable: true,
         notes: Vec::new(),
     }
+}
+
+/// Shortens the path of a source line in the standard library or in a crate of the registry: it begins with the library
+/// or the crate.
+fn short(line: &str) -> &str {
+    let library = line.strip_prefix("/rustc/").and_then(|rest| rest.split_once("/library/"));
+    let crates = || line.split_once("/registry/src/").and_then(|(_, rest)| rest.split_once('/'));
+    library.or_else(crates).map_or(line, |(_, rest)| rest)
 }
 
 /// Returns the conclusions in sentences: what costs most, and for two cases where their difference comes from.
@@ -233,7 +241,8 @@ pub fn sentences(profiles: &[Profile]) -> Vec<String> {
         let (less, more) = if first <= second { (a, b) } else { (b, a) };
         let (low, high) = (first.min(second), first.max(second));
         let mut text = format!(
-            "{} takes {} of CPU time per {}, {} {}: {:.2} times as much.",
+            "In these two runs, {} takes {} of CPU time per {}, {} {}: {:.2} times as much. One run of each does not \
+             show how much of that is noise; `crossway measure` with several trials does.",
             less.mechanism,
             Quantity::Duration.show(low),
             a.unit,
@@ -374,7 +383,7 @@ mod tests {
             &[(Allocation, 1400), (Spinning, 70), (WakeUp, 120), (Copy, 40), (Protocol, 10)],
         );
         let said = sentences(&[a.clone(), b.clone()]);
-        let whole = "From pipe to uds-stream, the CPU time changes by −100 ns: allocation +1.30 µs, spinning −730 ns, \
+        let whole = "From the run of pipe to that of uds-stream, the CPU time changes by −100 ns: allocation +1.30 µs, spinning −730 ns, \
                      wake-up and scheduling −670 ns.";
         assert!(said[0].ends_with(whole), "{said:?}");
         let said = sentences(&[b, a]);

@@ -64,7 +64,7 @@ pub(crate) struct Advise {
     /// Folder with the records of earlier runs (may be repeated); new measurements go to the first one
     #[arg(long, value_name = "DIR", default_value = "out")]
     records: Vec<PathBuf>,
-    /// Show all figures and properties of the candidates
+    /// Show all candidates with their rates and the verdict on each goal, and all reasons for ruling mechanisms out
     #[arg(long)]
     explain: bool,
     /// Write the answer to this file as an HTML page

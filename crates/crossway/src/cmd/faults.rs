@@ -80,7 +80,9 @@ impl Run for Faults {
         } else {
             print(ui, &records);
         }
-        Ok(ui::verdict(records.iter().all(|r| r.status != Status::Failed)))
+        let failed = records.iter().any(|r| r.status == Status::Failed);
+        let tested = records.iter().any(|r| r.status == Status::Ok);
+        Ok(ui::verdict(tested && !failed))
     }
 }
 
@@ -159,9 +161,11 @@ fn print(ui: &Ui, records: &[FaultRecord]) {
     let rows = faults::summaries(records);
     let (measured, missing): (Vec<_>, Vec<_>) =
         rows.iter().partition(|row| row.faults.values().any(|fault| fault.attempts > 0));
-    println!("{}", table(&measured).text(ui));
-    println!();
-    ui.print_wrapped(
+    if measured.is_empty() {
+        println!("{}", ui.paint("1", "Nothing was tested."));
+    } else {
+        println!("{}\n", table(&measured).text(ui));
+        ui.print_wrapped(
         0,
         &format!(
             "Each row shows the worst outcome of all attempts, and the median and longest time from the fault to the \
@@ -172,6 +176,7 @@ fn print(ui: &Ui, records: &[FaultRecord]) {
             count(records.len(), "record", "records")
         ),
     );
+    }
     for row in missing {
         let reason = row.faults.values().find_map(|f| f.reason.clone()).unwrap_or_default();
         ui.print_wrapped(0, &format!("not tested: {}: {reason}", row.mechanism));

@@ -77,7 +77,9 @@ impl Run for Limits {
         if let Some(file) = &self.save {
             output::check(file, "name another file with --save")?;
         }
-        warn_of_others(&topology, &ask)?;
+        let named = ask.pairs.iter().flat_map(|(a, b)| [*a, *b]).collect::<BTreeSet<_>>();
+        let cpus = if named.is_empty() { allowed } else { named.into_iter().collect() };
+        warn_of_others(cpus)?;
         let progress = indicatif::ProgressBar::new_spinner();
         progress.enable_steady_tick(Duration::from_millis(100));
         let limits =
@@ -96,11 +98,8 @@ impl Run for Limits {
     }
 }
 
-/// Prints conditions that would distort the limits, as `measure` does before it begins.
-fn warn_of_others(topology: &Topology, ask: &Ask) -> anyhow::Result<()> {
-    let named = ask.pairs.iter().flat_map(|(a, b)| [*a, *b]).collect::<BTreeSet<_>>();
-    let cpus: Vec<u32> =
-        if named.is_empty() { topology.allowed() } else { named.into_iter().collect() };
+/// Prints conditions that would distort figures of these CPUs, as `measure` does before it begins.
+pub(super) fn warn_of_others(cpus: Vec<u32>) -> anyhow::Result<()> {
     let need = Need { roles: 2, cpus, spins: false };
     let activity = Activity::sample(Duration::from_millis(200));
     let findings = preflight::check(&Environment::take()?, &activity, &need);

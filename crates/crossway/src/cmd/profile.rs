@@ -13,8 +13,10 @@ use crossway_lab::shutdown;
 use crossway_report::profile as shown;
 use crossway_report::sheet::Sheet;
 use crossway_sys::lease;
+use crossway_sys::topology::Topology;
 
 use super::Run;
+use super::limits::warn_of_others;
 use super::rerun;
 use crate::args;
 use crate::output;
@@ -23,11 +25,13 @@ use crate::ui::{self, Ui};
 
 /// Number of source lines and functions printed for each case.
 const HOT_PLACES: usize = 10;
+/// Number of columns of a terminal from which source lines are printed.
+const WIDE_ENOUGH: u16 = 120;
 
 /// Show where a case spends its time: copying, wake-ups, system calls, protocol and so on
 ///
 /// Runs the case once while perf samples both ends and any process between them. Two cases are shown side by side, with
-/// their difference. A case is a mechanism or contender, which runs as the options say, or a case of an earlier run:
+/// the difference between these two runs; use `crossway compare` to find out which is faster. A case is a mechanism or contender, which runs as the options say, or a case of an earlier run:
 /// RUN:CASE, or RUN:LINE, where LINE is a line number of the run's results.jsonl. An HTML page with flame graphs is
 /// written, too. If perf is missing or not permitted, only the kernel's own counters are shown, and a note says so.
 #[derive(clap::Args)]
@@ -68,6 +72,7 @@ impl Run for Profile {
             self.cases.iter().map(|case| self.plan(case)).collect::<anyhow::Result<_>>()?;
         output::check(&self.out, "name another file with --out")?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
+        warn_of_others(Topology::read()?.allowed())?;
         let launcher = Launcher {
             program: program.clone(),
             args: vec!["role".to_owned()],
@@ -149,7 +154,16 @@ fn print(ui: &Ui, profiles: &[Profiled]) {
     }
     show(ui, &shown::counted(profiles));
     for profile in profiles.iter().filter(|p| p.sampling.event.is_some()) {
-        show(ui, &shown::hot(profile, HOT_PLACES));
+        let mut hot = shown::hot(profile, HOT_PLACES);
+        if ui.width < WIDE_ENOUGH {
+            // The last columns, the binary and the source line, would leave too little room for the others.
+            hot.heads.truncate(4);
+            hot.rows.iter_mut().for_each(|row| row.cells.truncate(4));
+            hot.notes.push(
+                "the HTML page and --json have the binaries and source lines, too".to_owned(),
+            );
+        }
+        show(ui, &hot);
     }
 }
 

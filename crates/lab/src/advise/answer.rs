@@ -70,6 +70,9 @@ pub struct Flip {
     pub variation: String,
     /// Label of the candidate chosen for this variation; `None` if no candidate meets the goals.
     pub choice: Option<String>,
+    /// Candidates that are as good as that one in the variation and, like it, clearly better than the candidate chosen
+    /// for the question.
+    pub equal: Vec<String>,
     /// Whether the variation changes the answer: no candidate meets the goals, or another mechanism is chosen because
     /// the one chosen for the question fails, costs clearly more or has no trials in the variation.
     pub differs: bool,
@@ -87,14 +90,20 @@ impl Flip {
     /// Describes in words whether the variation changes the choice; `answer` is the label of the candidate chosen for
     /// the question.
     pub fn outcome(&self, answer: Option<&str>) -> String {
-        let because = self.against.as_ref().map(|why| format!(" [{why}]")).unwrap_or_default();
+        let open = self.open_rate.as_ref().map(|open| match answer {
+            Some(answer) => format!("{answer}: rate {open}"),
+            None => format!("rate {open}"),
+        });
+        let against = self.against.as_ref().or(open.as_ref());
+        let because = against.map(|why| format!(" [{why}]")).unwrap_or_default();
         match (&self.choice, self.differs) {
-            (Some(other), true) => format!("{other} is better{because}"),
+            (Some(other), true) if self.equal.is_empty() => format!("{other} is better{because}"),
+            (Some(other), true) => {
+                format!("{other}, {} are better{because}", self.equal.join(", "))
+            }
             (None, true) if self.costs_ns.is_empty() => "no candidate could be measured".to_owned(),
             (None, true) => format!("no candidate meets every requirement{because}"),
-            _ if self.open_rate.is_some() => {
-                format!("rate {}", self.open_rate.as_deref().unwrap_or_default())
-            }
+            _ if open.is_some() => open.unwrap_or_default(),
             (Some(other), false) if answer.is_some_and(|answer| answer != other) => {
                 "no clear change".to_owned()
             }
@@ -378,7 +387,8 @@ fn enter_choice(
     }
     if chosen.cost.n < TRIALS_AT_LEAST {
         advice.abstained = Some(format!(
-            "{} has the best figures, but only {}, and {TRIALS_AT_LEAST} are needed to distinguish it from the others; {remedy}",
+            "of the candidates that no trial speaks against, {} has the best figures, but only {}, and {TRIALS_AT_LEAST} \
+             are needed to distinguish it from the others; {remedy}",
             chosen.candidate.label(),
             trials_words(chosen.cost.n)
         ));

@@ -87,7 +87,7 @@ pub struct GoalVerdict {
 const SHOWN_BY: usize = 3;
 
 /// The trials with too few samples for a percentile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Lacking {
     /// Number of these trials.
     pub trials: usize,
@@ -95,11 +95,28 @@ pub struct Lacking {
     pub of: usize,
     /// Number of these trials whose largest sample exceeds the limit.
     pub beyond: usize,
+    /// Largest number of samples of these trials.
+    pub samples: u64,
+    /// Largest share of these trials whose largest sample would exceed the limit if the percentile were within it: with
+    /// 80 samples, 55 % for a p99.
+    pub expected: f64,
     /// Number of samples that a trial needs for the percentile.
     pub needed: u64,
     /// A length of the measured part of trials, milliseconds, with which they very probably have enough samples;
     /// `None` if their length is a number of messages.
     pub measure_ms: Option<u64>,
+}
+
+/// Below this probability of so many largest samples beyond the limit, a percentile within the limit is excluded.
+const IMPROBABLE: f64 = 0.01;
+
+impl Lacking {
+    /// Whether more largest samples exceed the limit than chance allows if the percentile were within it. Samples that
+    /// resemble their neighbours exceed it in fewer trials than independent ones, so this errs towards false.
+    fn excludes(&self) -> bool {
+        self.trials >= TRIALS_AT_LEAST
+            && stats::binomial_tail(self.trials, self.beyond, self.expected) < IMPROBABLE
+    }
 }
 
 /// The latencies from which a goal on a percentile is judged, in the goal's unit.
@@ -111,6 +128,8 @@ pub(super) struct Percentiles {
     pub(super) maxima: Vec<f64>,
     /// The median latencies of all trials.
     pub(super) medians: Vec<f64>,
+    /// The largest number of samples of the trials that have too few.
+    pub(super) samples: u64,
     /// Number of samples that a trial needs for the percentile.
     pub(super) needed: u64,
     /// See [`Lacking::measure_ms`].
@@ -262,9 +281,17 @@ impl GoalVerdict {
         match (self.measured, self.largest, self.medians) {
             (None, ..) => "not measured".to_owned(),
             (_, Some(largest), _) => format!("{} {unit}", Short(largest)),
-            (_, _, Some(medians)) if self.met == Some(false) => {
-                format!("even the median is {} {unit}", Short(medians.median))
-            }
+            (_, _, Some(medians)) if self.met == Some(false) => match self.lacking {
+                Some(l) if medians.low <= self.most => format!(
+                    "the largest sample exceeds it in {} of {} trials of at most {} samples; with a percentile within \
+                     it, at most {:.0} % would",
+                    l.beyond,
+                    l.trials,
+                    l.samples,
+                    l.expected * 100.0
+                ),
+                _ => format!("even the median is {} {unit}", Short(medians.median)),
+            },
             (Some(f), ..) if self.of_maxima => {
                 format!("{MAXIMA}{} {unit}", Short(f.median))
             }
@@ -274,18 +301,22 @@ impl GoalVerdict {
 
     /// Judges a goal on a percentile. If at least [`TRIALS_AT_LEAST`] trials have enough samples for the percentile,
     /// these alone count. Otherwise, the largest samples take the place of the missing percentiles. These maxima can
-    /// show that the goal is met; the goal is missed only if even the median latencies exceed the limit.
+    /// show that the goal is met; the goal is missed only if even the median latencies exceed the limit, or if more
+    /// maxima exceed it than chance allows.
     pub(super) fn of_percentiles(
         what: &str,
         most: f64,
         unit: &'static str,
         latencies: &Percentiles,
     ) -> GoalVerdict {
-        let Percentiles { exact, maxima, medians, needed, measure_ms } = latencies;
+        let Percentiles { exact, maxima, medians, samples, needed, measure_ms } = latencies;
         let lacking = (!maxima.is_empty()).then(|| Lacking {
             trials: maxima.len(),
             of: exact.len() + maxima.len(),
             beyond: maxima.iter().filter(|largest| **largest > most).count(),
+            samples: *samples,
+            // A percentile needs ten samples beyond it.
+            expected: 1.0 - (1.0 - 10.0 / *needed as f64).powf(*samples as f64),
             needed: *needed,
             measure_ms: *measure_ms,
         });
@@ -298,6 +329,9 @@ impl GoalVerdict {
         if medians.is_none_or(|f| f.low <= most) {
             verdict.far_beyond = false;
             verdict.met = verdict.met.filter(|met| *met);
+            if lacking.is_some_and(|l| l.excludes()) {
+                verdict.met = Some(false);
+            }
         }
         verdict.open = match (verdict.met, verdict.open) {
             (Some(_), _) => None,
@@ -326,8 +360,8 @@ mod tests {
     fn judged(exact: &[f64], maxima: &[f64], median: f64) -> GoalVerdict {
         let medians = vec![median; exact.len() + maxima.len()];
         let (exact, maxima) = (exact.to_vec(), maxima.to_vec());
-        let latencies =
-            Percentiles { exact, maxima, medians, needed: 1_000, measure_ms: Some(1_300) };
+        let (samples, needed, measure_ms) = (600, 1_000, Some(1_300));
+        let latencies = Percentiles { exact, maxima, medians, samples, needed, measure_ms };
         GoalVerdict::of_percentiles("p99", 500.0, "us", &latencies)
     }
 
@@ -363,6 +397,25 @@ mod tests {
         assert_eq!(judged(&[5_000.0; 2], &short, 30.0).none_meets_from, None);
         let some_meet = judged(&[5_000.0; 4], &[4_000.0, 300.0], 30.0);
         assert_eq!(some_meet.none_meets_from, None);
+    }
+
+    #[test]
+    fn more_largest_samples_beyond_a_limit_than_chance_allows_miss_it() {
+        // Of the trials of 80 samples, 55 % would exceed a limit that is the p99.
+        let of = |beyond: usize, trials: usize| {
+            let mut maxima = vec![4_000.0; beyond];
+            maxima.resize(trials, 400.0);
+            let (medians, samples, needed) = (vec![30.0; trials], 80, 1_000);
+            let short = Percentiles { maxima, medians, samples, needed, ..Percentiles::default() };
+            GoalVerdict::of_percentiles("p99", 500.0, "us", &short)
+        };
+        assert_eq!(of(12, 19).met, None);
+        assert_eq!(of(5, 5).met, None, "too few trials");
+        let goal = of(18, 19);
+        assert_eq!((goal.met, goal.open), (Some(false), None));
+        let words = goal.words();
+        assert!(words.contains("exceeds it in 18 of 19 trials of at most 80 samples"), "{words}");
+        assert!(words.contains("at most 55 % would"), "{words}");
     }
 
     #[test]

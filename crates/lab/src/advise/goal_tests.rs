@@ -53,6 +53,17 @@ fn one_good_trial_beyond_a_maximum_misses_it() {
     assert_eq!(goal(&advice, "pipe").words(), "missed (3180 us)");
     assert_eq!(goal(&advice, "fifo").words(), "met (125 us)");
     assert_eq!(goal(&advice, "tcp").met, Some(false));
+    // A trial that only missed its rate counts.
+    let mut below = records.clone();
+    let text = format!("{UNPINNED}rate_per_s = 2000\n[goal]\nmax_us = 1000");
+    for record in &mut below {
+        record.inputs.workload = crate::inputs::Workload::Requests { period_ns: 500_000 };
+        let missed = record.latency_ns[0].max == 3_180_000;
+        let share = if missed { 0.9 } else { 1.0 };
+        record.pacing = samples::paced(&[share])[0].pacing;
+        record.status = if missed { Status::Degraded } else { Status::Ok };
+    }
+    assert_eq!(goal(&answer(&text, &below), "pipe").words(), "missed (3180 us)");
     // A trial that the machine disturbed does not count.
     records.iter_mut().filter(|r| r.latency_ns[0].max == 3_180_000).for_each(|r| {
         r.status = Status::Degraded;
@@ -332,4 +343,41 @@ fn a_rate_is_judged_by_its_interval() {
     assert!(open.compared[0].open_rate.as_ref().is_some_and(|why| why.contains("contains 99 %")));
     assert!(open.notes.iter().any(|n| n.starts_with("rate: undecided")), "{:?}", open.notes);
     assert_eq!(reached(&[0.958, 0.96, 0.965, 0.97, 0.979, 0.98]).choice, None);
+}
+
+#[test]
+fn a_goal_that_only_the_runner_up_surely_meets_is_a_reason_to_prefer_it() {
+    let asked = format!("{UNPINNED}[goal]\np50_us = 20");
+    let mut records = samples::trials("pipe", 64, &[9_000, 12_000, 15_000, 26_000, 31_000], 800.0);
+    records.extend(samples::trials("fifo", 64, &[9_000, 9_100, 9_200, 9_300, 9_400], 1_600.0));
+    records.iter_mut().for_each(|r| r.inputs.placement = Placement::Unpinned);
+    let advice = answer(&asked, &records);
+    assert_eq!(advice.choice.as_deref(), Some("pipe"), "{:?}", advice.abstained);
+    let reasons = advice.prefer_runner_up_if.join("; ");
+    assert!(
+        reasons.starts_with("“p50 at most 20 us” must be certain: its trials meet it"),
+        "{reasons}"
+    );
+}
+
+#[test]
+fn a_variation_names_all_that_are_better_and_an_open_rate() {
+    let figure = |ns: f64| Figure::of(&[ns; 5]).expect("five trials");
+    let flip = |equal: &[&str], open_rate: Option<&str>, differs| Flip {
+        variation: "messages of 32 B".to_owned(),
+        choice: Some("shm-futex".to_owned()),
+        equal: equal.iter().map(|e| (*e).to_owned()).collect(),
+        differs,
+        against: None,
+        open_rate: open_rate.map(str::to_owned),
+        costs_ns: vec![("pipe".to_owned(), figure(900.0))],
+    };
+    let said = |flip: &Flip| flip.outcome(Some("pipe"));
+    assert_eq!(said(&flip(&[], None, true)), "shm-futex is better");
+    assert_eq!(said(&flip(&["posix-shm"], None, true)), "shm-futex, posix-shm are better");
+    let open = Some("undecided: the interval of 5 trials contains 99 %");
+    let told = "pipe: rate undecided: the interval of 5 trials contains 99 %";
+    assert_eq!(said(&flip(&[], open, true)), format!("shm-futex is better [{told}]"));
+    assert_eq!(said(&flip(&[], open, false)), told);
+    assert_eq!(said(&flip(&[], None, false)), "no clear change");
 }

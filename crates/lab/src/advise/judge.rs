@@ -15,7 +15,6 @@ use super::question::{Objective, Percentile, Question};
 use super::trials::{SurveyPart, Trial};
 use crate::inputs::{Ends, Load};
 pub use crate::record::RATE_REACHED;
-use crate::record::Status;
 use crate::stats::TRIALS_AT_LEAST;
 use crate::testbed::Testbed;
 
@@ -119,8 +118,7 @@ pub fn judge<'a>(
             let us = |t: &Trial| Some(t.latency_ns(percentile)? / 1e3);
             if percentile == Percentile::Max {
                 let largest: Vec<f64> = rows.iter().filter_map(|row| row.largest(us)).collect();
-                let good: Vec<f64> =
-                    mix.trials().filter(|t| t.status == Status::Ok).filter_map(us).collect();
+                let good: Vec<f64> = mix.trials().filter(|t| t.counts()).filter_map(us).collect();
                 let name = percentile.name();
                 return GoalVerdict::of_largest(name, most, "us", Figure::of(&largest), &good);
             }

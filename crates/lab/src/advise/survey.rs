@@ -38,6 +38,8 @@ const MOST_TRIALS: u32 = 24;
 const AGAIN_TRIALS: u32 = 12;
 /// Maximum number of candidates in the last stage.
 const LAST_CANDIDATES: usize = 4;
+/// Maximum number of candidates that are measured again at once.
+const POSSIBLE_AT_MOST: usize = 8;
 /// Number of candidates that are compared in variations.
 const VARIED_CANDIDATES: usize = 3;
 const VARIED_TRIALS: u32 = 5;
@@ -145,7 +147,9 @@ pub fn survey(
     if !surveyor.is_answered(candidates, known) {
         surveyor.settle(candidates, 1.0)?;
     }
-    surveyor.vary(&finalists)?;
+    if surveyor.is_answered(candidates, known) {
+        surveyor.vary(&finalists)?;
+    }
     surveyor.survey.took = surveyor.elapsed();
     Ok(surveyor.survey)
 }
@@ -248,19 +252,23 @@ impl Surveyor<'_> {
     fn settle(&mut self, candidates: &[Candidate], share: f64) -> Result<(), AdviseError> {
         let own = Setting::of(self.question);
         let mut looked_at = self.judged(candidates, &[]);
-        looked_at.retain(|j| j.cost.n >= TRIALS_AT_LEAST);
+        // Those with few trials were dropped. They return if the trials speak against all others.
+        let is_measured = |j: &Judged| j.cost.n >= TRIALS_AT_LEAST;
+        if looked_at.iter().any(|j| is_measured(j) && j.admissible()) {
+            looked_at.retain(is_measured);
+        }
         let left: Vec<Candidate> = looked_at.into_iter().map(|j| j.candidate).collect();
         loop {
             let judged = self.judged(&left, &[]);
             let Some(choice) = choose_of_all(self.question, &judged) else { return Ok(()) };
-            let open: Vec<Candidate> =
-                choice.possible.iter().map(|j| j.candidate.clone()).collect();
-            let most = choice.possible.iter().map(|j| j.cost.n).max().unwrap_or(0);
+            let possible = &choice.possible[..choice.possible.len().min(POSSIBLE_AT_MOST)];
+            let open: Vec<Candidate> = possible.iter().map(|j| j.candidate.clone()).collect();
+            let most = possible.iter().map(|j| j.cost.n).max().unwrap_or(0);
             if most >= LATEST_TRIALS {
                 return Ok(());
             }
             let time = self.budget.mul_f64(share).saturating_sub(self.elapsed());
-            if let Some((ms, trials)) = self.longer(&choice.possible, open.len(), time) {
+            if let Some((ms, trials)) = self.longer(possible, open.len(), time) {
                 self.stage(LONG_ENOUGH, Some(SurveyPart::Last), &open, &own, trials, Some(ms))?;
                 continue;
             }

@@ -12,7 +12,7 @@ use crate::cases::wait_name;
 use crate::compare::durations::Planned;
 use crate::inputs::{Beside, Ends, Load, Measure, Placement, Workload};
 use crate::other_work::OtherWork;
-use crate::record::{HostMeters, Record, Span, Status, figure, one_or_several};
+use crate::record::{HostMeters, RATE_REACHED, Record, Span, Status, figure, one_or_several};
 use crate::records_io::Identity;
 use crate::testbed::Testbed;
 
@@ -247,6 +247,11 @@ impl Trial {
         }
     }
 
+    /// Whether nothing disturbed the trial. One that only missed its rate counts: its figures show by how much.
+    pub(super) fn counts(&self) -> bool {
+        self.status == Status::Ok || self.share_of_rate().is_some_and(|s| s < RATE_REACHED)
+    }
+
     /// Whether the trial has status `ok` but no counts, which means that its record is damaged.
     pub(super) fn lacks_counts(&self) -> bool {
         self.status == Status::Ok && self.counts.is_none()
@@ -294,6 +299,11 @@ impl Trial {
         let (i, needed) = (&self.inputs, percentile.samples_needed() as f64);
         let fewest = self.latency_ns.iter().map(|l| l.n).min().filter(|n| *n > 0)?;
         i.messages.is_none().then(|| i.measure_ms as f64 * needed / fewest as f64)
+    }
+
+    /// Number of timed messages; `None` if none was timed.
+    pub(super) fn samples(&self) -> Option<u64> {
+        self.latency_ns.iter().map(|l| l.n).max()
     }
 
     /// Whether the trial has too few samples for the percentile, so that its maximum is used instead.

@@ -173,6 +173,16 @@ fn print_compared(advice: &Advice, explain: bool, ui: &Ui) {
     if advice.compared.len() > rows.len() {
         println!("  ... and {} more; --explain shows all", advice.compared.len() - rows.len());
     }
+    if explain {
+        println!("\nRates and goals:");
+        for c in &rows {
+            let rate = c.rate_msgs_per_s.as_ref().map(|f| Quantity::MessageRate.show(f.median));
+            let open = c.open_rate.as_ref().map(|open| format!("rate {open}"));
+            let goals = c.goals.iter().map(|goal| format!("{}: {}", goal.goal, goal.words()));
+            let all: Vec<String> = rate.into_iter().chain(open).chain(goals).collect();
+            ui.print_wrapped(2, &format!("{}: {}", c.candidate, all.join("; ")));
+        }
+    }
 }
 
 /// Prints the mechanisms that were ruled out, grouped by reason.

@@ -73,7 +73,8 @@ impl Write {
         for (transport, why) in &measured.refused {
             ui.note(&format!("{transport} keeps its default costs: {why}"));
         }
-        for warning in mixed(&measured.bases.keys().copied().collect::<Vec<_>>()) {
+        let bases: Vec<Transport> = measured.bases.keys().copied().collect();
+        for warning in mixed(&bases, &measured.refused.keys().copied().collect::<Vec<_>>()) {
             ui.note(&warning);
         }
         if self.json {
@@ -129,12 +130,12 @@ fn is_between_hosts(transport: &Transport) -> bool {
 }
 
 /// Warns of default costs with which a channel compares measured ones: those of the other transports within a host, or
-/// of the other transport between hosts.
-fn mixed(measured: &[Transport]) -> Vec<String> {
+/// of the other transport between hosts. `refused` are the transports whose trials allow no statement.
+fn mixed(measured: &[Transport], refused: &[Transport]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (is_between, how) in [
-        (false, format!("measure them, too: {MEASURE}")),
-        (true, "measure both between the same hosts".to_owned()),
+        (false, format!("measure them, too: {MEASURE}").as_str()),
+        (true, "measure both between the same hosts"),
     ] {
         let all =
             Profile::default().costs.into_keys().filter(|t| is_between_hosts(t) == is_between);
@@ -142,6 +143,8 @@ fn mixed(measured: &[Transport]) -> Vec<String> {
         if known.is_empty() || missing.is_empty() {
             continue;
         }
+        let again = "measure again while the machine is idle, with more trials (--trials 15)";
+        let how = if missing.iter().all(|t| refused.contains(t)) { again } else { how };
         let names: Vec<String> = missing.iter().map(Transport::to_string).collect();
         warnings.push(format!(
             "the default costs of {} are rough figures of another machine. A channel that compares them with measured \
@@ -160,11 +163,14 @@ mod tests {
     fn default_costs_beside_measured_ones_of_the_same_reach_are_a_warning() {
         use Transport::{ShmEventfd, ShmFutex, ShmSpin, Tcp, UdsSeqpacket};
         let local = [ShmSpin, ShmFutex, ShmEventfd, UdsSeqpacket];
-        assert_eq!(mixed(&local), [""; 0]);
-        let [warning] = &mixed(&local[..2])[..] else { panic!("one warning") };
+        assert_eq!(mixed(&local, &[]), [""; 0]);
+        let [warning] = &mixed(&local[..2], &[ShmEventfd])[..] else { panic!("one warning") };
         assert!(warning.starts_with("the default costs of shm-eventfd, uds-seqpacket are rough"));
         assert!(warning.ends_with(MEASURE), "{warning}");
-        let [warning] = &mixed(&[Tcp])[..] else { panic!("one warning") };
+        let refused = [ShmEventfd, UdsSeqpacket];
+        let [warning] = &mixed(&local[..2], &refused)[..] else { panic!("one warning") };
+        assert!(warning.ends_with("(--trials 15)"), "they were measured: {warning}");
+        let [warning] = &mixed(&[Tcp], &[])[..] else { panic!("one warning") };
         assert!(warning.starts_with("the default costs of tipc are rough"), "{warning}");
     }
 }

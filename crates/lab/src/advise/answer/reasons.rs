@@ -58,6 +58,22 @@ impl Advice {
 /// Conditions under which to prefer the runner-up, `other`, to the choice, in words.
 pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) -> Vec<String> {
     let mut reasons = Vec::new();
+    for (own, its) in chosen.goals.iter().zip(&other.goals) {
+        if own.met.is_none() && its.met == Some(true) {
+            reasons.push(format!(
+                "“{}” must be certain: its trials meet it ({}), those of the choice leave it undecided",
+                own.goal,
+                its.shown()
+            ));
+        }
+    }
+    if chosen.open_rate().is_some() && other.share_of_rate.is_some() && other.open_rate().is_none()
+    {
+        reasons.push(
+            "the rate must be certain: its trials reach it, those of the choice leave it undecided"
+                .to_owned(),
+        );
+    }
     let ratio = other.cost.median / chosen.cost.median;
     let unit = match question.objective {
         Objective::Latency => "latency",
@@ -134,6 +150,9 @@ pub(super) fn enter_flips(
             }
             (Some(_), None) | (None, _) => true,
         };
+        // Of the candidates that are as good as the better one, those that are better for the same reason.
+        let is_clear =
+            |j: &&&Judged| own.is_none_or(|own| !own.admissible() || !own.cost.overlaps(&j.cost));
         let against = match &choice {
             Some(_) => own.filter(|own| differs && !own.admissible()),
             None => there.iter().min_by(|a, b| a.violation().total_cmp(&b.violation())),
@@ -143,6 +162,12 @@ pub(super) fn enter_flips(
             variation: describe(variation, question),
             against,
             open_rate: own.and_then(Judged::open_rate),
+            equal: choice
+                .iter()
+                .flat_map(|c| &c.equal)
+                .filter(|j| is_clear(j))
+                .map(|j| j.candidate.label())
+                .collect(),
             choice: choice.map(|c| c.chosen.candidate.label()),
             differs,
             costs_ns: there.iter().map(|j| (j.candidate.label(), j.cost)).collect(),
@@ -190,6 +215,10 @@ pub(super) fn nothing_admissible(
     survey: &Survey,
 ) -> String {
     let mut by_violation: Vec<&Judged> = judged.iter().collect();
+    // Trials of earlier runs may have met the machine in a different state.
+    if by_violation.iter().any(|j| !j.former) {
+        by_violation.retain(|j| !j.former);
+    }
     by_violation.sort_by(|a, b| a.violation().total_cmp(&b.violation()));
     let Some(nearest) = by_violation.first() else {
         return if survey.trials.is_empty() {

@@ -2,7 +2,7 @@
 
 use crate::advise::candidate::Candidate;
 use crate::advise::figure::Percentiles;
-use crate::advise::judge::{LATEST_TRIALS, RATE_REACHED, answers};
+use crate::advise::judge::{LATEST_TRIALS, answers};
 use crate::advise::question::{Percentile, Question};
 use crate::advise::trials::Trial;
 use crate::record::Status;
@@ -46,13 +46,10 @@ impl<'t> Mix<'t> {
     ) -> Option<Mix<'t>> {
         let of_size = |bytes| {
             let mine = trials.clone().filter(|t| answers(t, question, bytes, candidate));
-            // A trial is degraded if it missed its rate; its figures show by how much. Trials disturbed by the
-            // machine are used only if there are no better ones: the disturbance is not the candidate's fault.
-            let usable = |t: &&Trial| {
-                t.status == Status::Ok || t.share_of_rate().is_some_and(|s| s < RATE_REACHED)
-            };
+            // Trials disturbed by the machine are used only if there are no better ones: the disturbance is not the
+            // candidate's fault.
             let (mut mine, degraded): (Vec<&Trial>, Vec<&Trial>) =
-                mine.filter(|t| t.status != Status::Failed).partition(usable);
+                mine.filter(|t| t.status != Status::Failed).partition(|t| t.counts());
             if mine.is_empty() {
                 mine = degraded;
             }
@@ -108,6 +105,12 @@ impl<'t> Mix<'t> {
             exact: us(&exact, percentile),
             maxima: us(&lacking, percentile),
             medians: us(&self.rows(), Percentile::P50),
+            samples: lacking
+                .iter()
+                .flat_map(Row::trials)
+                .filter_map(Trial::samples)
+                .max()
+                .unwrap_or(0),
             needed: percentile.samples_needed(),
             measure_ms: self.measure_ms(percentile),
         }

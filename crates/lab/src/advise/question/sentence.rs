@@ -29,7 +29,9 @@ impl Question {
         };
         let unknown: Vec<&str> =
             self.languages.iter().map(String::as_str).filter(|l| !declared(l)).collect();
-        (!unknown.is_empty()).then(|| {
+        // Without contenders, no declaration can confirm a spelling.
+        let is_checked = !catalogue::contenders().is_empty();
+        (is_checked && !unknown.is_empty()).then(|| {
             format!(
                 "no contender's declaration names the language {}; check the spelling. Kernel interfaces count as \
                  usable, because it is assumed that the language can make system calls",
