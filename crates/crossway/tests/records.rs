@@ -200,6 +200,32 @@ fn a_torn_last_line_is_told_and_the_rest_used() {
 }
 
 #[test]
+fn a_run_without_all_of_its_trials_is_called_incomplete() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let whole = write_run(dir.path(), "whole", &trials("pipe", 1.0), None);
+    let cut = write_run(dir.path(), "cut", &trials("pipe", 1.0), None);
+    let own = trials("pipe", 1.0).len() as u64;
+    for (folder, all) in [(&whole, own), (&cut, own + 15)] {
+        let info = json!({
+            "run": trials("pipe", 1.0)[0]["run"], "plan": "own", "filters": [], "started_unix_ms": 1, "trials": all,
+        });
+        fs::write(folder.join("run.json"), info.to_string()).expect("written");
+    }
+    let told = format!("the run is incomplete (15 of {} trials missing)", own + 15);
+    for (args, is_told) in [
+        (vec!["rank", path(&cut)], true),
+        (vec!["rank", path(&whole)], false),
+        (vec!["compare", path(&whole), path(&cut)], true),
+        (vec!["compare", path(&whole), path(&whole)], false),
+    ] {
+        let (out, err, code) = run(&args);
+        let said = format!("{out} {err}").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(code, 0, "{args:?}: {said}");
+        assert_eq!(said.contains(&told), is_told, "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn mechanisms_are_ranked() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let a = write_run(dir.path(), "a", &[trials("pipe", 1.0), trials("fifo", 0.5)].concat(), None);

@@ -2,7 +2,7 @@
 
 use crossway_lab::inputs::Workload;
 
-use super::{duration, marked, text_figure};
+use super::{DEGRADED, duration, mark_few, marked, notes, text_figure};
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{BesideSummary, Case, Summary, beside_name, workload_name};
 use crate::units::{self, Quantity};
@@ -24,8 +24,11 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
                 .filter(|c| (c.workload, c.size_bytes) == (workload, size))
                 .filter_map(|case| {
                     let contender = &summary.contenders[case.contender];
-                    let mut cells = vec![Cell::text(contender.label())];
+                    let mut label = Cell::text(contender.label());
+                    label.note = case.degraded.then(|| DEGRADED.to_owned());
+                    let mut cells = vec![label];
                     cells.extend(figures(case.beside.get(at)?, paced));
+                    cells.iter_mut().for_each(|cell| mark_few(cell, case.degraded));
                     Some(Row { class: marked(contender.discipline()), cells })
                 })
                 .collect();
@@ -41,6 +44,13 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
             let speed: &[&str] =
                 if paced { &["Offered", "Achieved"] } else { &["Throughput", "Messages"] };
             let heads = ["Mechanism"].iter().chain(speed).chain(latency);
+            let heads: Vec<String> = heads.map(|head| (*head).to_owned()).collect();
+            let mut notes = notes(&heads, &rows);
+            notes.push(
+                "Each row shows how the background workload performed while the measured workload used the mechanism \
+                 of that row."
+                    .to_owned(),
+            );
             sheets.push(Sheet {
                 title: format!(
                     "Background: {}; measured: {}, {} messages",
@@ -48,13 +58,10 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
                     workload_name(workload, size),
                     units::size(size)
                 ),
-                heads: heads.map(|head| (*head).to_owned()).collect(),
+                heads,
                 rows,
                 sortable: true,
-                notes: vec![
-                    "Each row shows how the background workload performed while the measured workload used the \
-                     mechanism of that row.".to_owned(),
-                ],
+                notes,
             });
         }
     }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crossway_lab::inputs::{Load, Placement, Workload};
-use crossway_lab::record::{Record, Status};
+use crossway_lab::inputs::{Beside, Load, Placement, Workload};
+use crossway_lab::record::{BesideFigures, Record, Status};
 use crossway_report::blocks::blocks;
 use crossway_report::{Run, sections, steps::Shapes, terminal};
 
@@ -127,9 +127,62 @@ fn a_paced_plan_shows_rates_percentiles_and_late_bursts() {
         assert!(text.contains(word), "{word}: {text}");
     }
     assert!(text.contains("1.00 k msg/s"), "{text}");
+    // What the sender itself added is read before the latency that includes it, and the CPU time is shown, too.
+    let (found, _) = blocks(&run.summary, 12);
+    let sheet = &found[0].sheets[0];
+    assert_eq!(sheet.heads[..5], ["Mechanism", "Offered", "Achieved", "Sender late", "p50"]);
+    assert_eq!(sheet.heads.last().expect("heads"), "CPU / message");
+    for row in &sheet.rows {
+        assert!(row.cells.last().expect("cells").sort > Some(0.0), "{row:?}");
+    }
+    let line = text.lines().find(|line| line.starts_with("Mechanism")).expect("the heads");
+    let (late, p50) = (line.find("sender late").expect(line), line.find("p50").expect(line));
+    assert!(late < p50, "{line}");
+    assert_eq!(text.matches("CPU/msg").count(), 1, "{text}");
     // A single rate needs a table, not a chart.
     let charts = crossway_report::charts::all(&run.summary, &run.limits, &run.histograms);
     assert!(charts.iter().all(|chart| chart.id != "pacing"));
+}
+
+#[test]
+fn figures_of_a_background_workload_with_too_few_trials_are_marked() {
+    let beside = Beside {
+        mechanism: "tcp".to_owned(),
+        workload: Workload::PingPong,
+        size_bytes: 64,
+        wait: Wait::Block,
+        placement: Placement::SharedCache,
+        cpus: vec![0, 1],
+    };
+    let with = |trials: usize| {
+        let mut records = round_trips("pipe", Wait::Block, &SLOW[..trials]);
+        for r in &mut records {
+            r.inputs.beside = vec![beside.clone()];
+            r.beside = vec![BesideFigures {
+                mechanism: "tcp".to_owned(),
+                workload: Workload::PingPong,
+                size_bytes: 64,
+                counts: r.counts.expect("counted"),
+                throughput: r.throughput.expect("timed"),
+                latency_ns: r.latency_ns.clone(),
+                pacing: None,
+                roles: Vec::new(),
+            }];
+        }
+        run_of(vec![records])
+    };
+    let sheet = |run: &Run| {
+        let (found, _) = blocks(&run.summary, 12);
+        let block = found.iter().find(|b| b.title.ends_with("background workloads"));
+        block.expect("a background workload").sheets[0].clone()
+    };
+    let few = sheet(&with(4));
+    assert_eq!((few.heads[3].as_str(), few.rows[0].cells[3].marks.as_str()), ("p50", "‡"));
+    let told = "‡ fewer than five good trials, and therefore not ranked: 4 good trials of pipe";
+    assert!(few.notes.iter().any(|note| note == told), "{:?}", few.notes);
+    let enough = sheet(&with(5));
+    assert!(enough.rows[0].cells.iter().all(|cell| cell.marks.is_empty()), "{enough:?}");
+    assert!(enough.notes.iter().all(|note| !note.contains('‡')), "{:?}", enough.notes);
 }
 
 #[test]

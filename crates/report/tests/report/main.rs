@@ -344,6 +344,17 @@ fn unreadable_runs_give_one_clear_line() {
     assert_eq!(run.records.len(), 5);
     assert!(run.notices.iter().any(|n| n.contains("incomplete")), "{:?}", run.notices);
 
+    // A run without all of its trials says so wherever it is shown.
+    let info = r#"{"run": "2026-01-02T03:04:05Z-synthetic", "plan": "own", "filters": [], "started_unix_ms": 1, "trials": 20}"#;
+    std::fs::write(dir.path().join("run.json"), info).expect("room");
+    let run = Run::read(dir.path()).expect("a run");
+    let told =
+        "the run is incomplete (15 of 20 trials missing); continue with: crossway measure --resume";
+    for text in [terminal::terminal(&run, false, 400), terminal::markdown(&run), page(&run)] {
+        assert!(text.contains(told), "{text}");
+    }
+    std::fs::remove_file(dir.path().join("run.json")).expect("written above");
+
     std::fs::write(
         &file,
         text.replace(&format!("\"schema\":{}", crossway_lab::record::SCHEMA), "\"schema\":99"),
