@@ -366,10 +366,13 @@
   function marks(view, layout, chart, log, traces) {
     const drawn = (view.marks || []).filter((m) => shown.has(m.c) && traces.some((t) => t.series && t.series.c === m.c));
     const at = (v) => (chart.x.scale === "linear" ? v : Math.log10(v));
+    // In the right half a name is to the left of its line: to the right, it could reach the names of the lines.
+    const [from, to] = layout.xaxis.range || [at(0), Infinity];
     drawn.forEach((m, k) => {
+      const left = at(m.x) > (from + to) / 2;
       layout.shapes.push({ type: "line", layer: "below", yref: "paper", y0: 0, y1: 1, x0: m.x, x1: m.x, line: { color: colour(m.c), dash: "dot", width: 1 } });
       if (drawn.length > 10) return;
-      layout.annotations.push({ x: at(m.x), yref: "paper", y: 0.02 + 0.055 * (k % 5), xanchor: "left", xshift: 3, yanchor: "bottom", showarrow: false, text: plain(m.label), bgcolor: css("--card"), opacity: 0.85, borderpad: 1, font: { size: 10.5, color: colour(m.c) } });
+      layout.annotations.push({ x: at(m.x), yref: "paper", y: 0.02 + 0.055 * (k % 5), xanchor: left ? "right" : "left", xshift: left ? -3 : 3, yanchor: "bottom", showarrow: false, text: plain(m.label), bgcolor: css("--card"), opacity: 0.85, borderpad: 1, font: { size: 10.5, color: colour(m.c) } });
     });
   }
   // Names at the ends of the lines, moved apart where they would overlap, so that no reader has to match dashes to a legend.
@@ -484,6 +487,7 @@
       content = el("p", { className: "notice", textContent: "This table could not be made (" + error + "). The figures are in the raw data." });
     }
     $(".scroll", details).replaceChildren(content);
+    boxes.observe(content);
   }
   function refresh(state) {
     redraw(state);
@@ -622,6 +626,18 @@
     return String(a === null ? "" : a).localeCompare(String(b === null ? "" : b), "en", { numeric: true });
   }
   $$("table.sortable").forEach(sortable);
+
+  // ---- tables wider than the page ----
+  // The sign moves the table, so it is set after the observer has been served.
+  const boxes = new ResizeObserver((entries) => requestAnimationFrame(() => {
+    for (const box of new Set(entries.map(({ target }) => target.closest(".scroll")))) {
+      if (box) box.previousElementSibling.hidden = box.scrollWidth <= box.clientWidth + 1;
+    }
+  }));
+  $$(".scroll").forEach((box) => {
+    boxes.observe(box);
+    if (box.firstElementChild) boxes.observe(box.firstElementChild);
+  });
 
   // ---- raw data ----
   if (data.raw) {

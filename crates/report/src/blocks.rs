@@ -3,6 +3,7 @@
 mod beside;
 mod by_workload;
 pub(crate) mod paced;
+mod trials;
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,15 @@ pub struct Block {
     pub setting: usize,
     /// The tables, one per message size or pace.
     pub sheets: Vec<Sheet>,
+    /// Number of trials of the figures with an interval whose cells name no other number.
+    pub trials: Option<usize>,
+}
+
+impl Block {
+    fn new(title: String, setting: usize, mut sheets: Vec<Sheet>) -> Block {
+        let trials = trials::state_once(&mut sheets);
+        Block { title, setting, sheets, trials }
+    }
 }
 
 /// Returns whether a figure in these blocks is marked as the best in its class.
@@ -99,7 +109,7 @@ fn of_setting(summary: &Summary, setting: usize) -> Vec<Block> {
     let mut blocks = Vec::new();
     let compared = comparison(summary, setting);
     if !compared.is_empty() {
-        blocks.push(Block { title: label.clone(), setting, sheets: compared });
+        blocks.push(Block::new(label.clone(), setting, compared));
     }
     for (kind, tables) in [
         ("messages at a fixed rate", paced::sheets as Tables),
@@ -109,7 +119,7 @@ fn of_setting(summary: &Summary, setting: usize) -> Vec<Block> {
     ] {
         let sheets = tables(summary, setting);
         if !sheets.is_empty() {
-            blocks.push(Block { title: format!("{label}: {kind}"), setting, sheets });
+            blocks.push(Block::new(format!("{label}: {kind}"), setting, sheets));
         }
     }
     blocks

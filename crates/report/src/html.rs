@@ -177,6 +177,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
     environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
     environment.add_filter("prose", prose);
     environment.add_filter("parts", parts);
+    environment.add_filter("breakable", breakable);
     environment.add_function("is_text", is_text);
     environment.add_template("page.html", TEMPLATE)?;
     let title = format!("Crossway report: {}", run.plan_name());
@@ -258,21 +259,42 @@ fn escape(out: &mut String, letter: char) {
 }
 
 /// A part of a note. `words` is true if the part is prose, which may be wrapped; other parts are figures, which stay on
-/// one line.
-#[derive(Serialize)]
+/// one line. `unit` is the end of a figure that a narrow page leaves out.
+#[derive(Debug, PartialEq, Serialize)]
 struct Part {
     text: String,
+    unit: String,
     words: bool,
 }
 
-/// Returns the comma-separated parts of a note; lines may be broken between them.
-fn parts(note: &str) -> Value {
-    let parts = note.split_inclusive(", ").map(|part| {
-        let text = part.trim().to_owned();
+/// Returns the comma-separated parts of the note of a cell with the text `figure`; lines may be broken between them.
+fn parts(note: &str, figure: &str) -> Value {
+    Value::from(Serde(split(note, figure)))
+}
+
+fn split(note: &str, figure: &str) -> Vec<Part> {
+    // The unit of an interval is that of its figure, unless its ends have units of their own.
+    let unit = figure.find(' ').map_or("", |at| &figure[at..]);
+    let number = |text: &str| text.chars().all(|c| c.is_ascii_digit() || ".–-".contains(c));
+    let part = |part: &str| {
+        let text = part.trim();
         let words = text.starts_with(|c: char| c.is_alphabetic()) && !text.contains('=');
-        Part { text, words }
-    });
-    Value::from(Serde(parts.collect::<Vec<_>>()))
+        let (end, comma) = text.strip_suffix(',').map_or((text, ""), |end| (end, ","));
+        match end.strip_suffix(unit).filter(|range| !unit.is_empty() && number(range)) {
+            Some(range) => Part { text: range.to_owned(), unit: format!("{unit}{comma}"), words },
+            None => Part { text: text.to_owned(), unit: String::new(), words },
+        }
+    };
+    note.split_inclusive(", ").map(part).collect()
+}
+
+/// Returns the text of a cell, escaped, with the places where a narrow page may break it: before the unit of a rate of
+/// messages, and between two figures.
+fn breakable(text: &str) -> Value {
+    let escaped = prose(text).to_string();
+    Value::from_safe_string(
+        escaped.replace(" msg/s", " <wbr class=\"rate\">msg/s").replace(" / ", " / <wbr>"),
+    )
 }
 
 /// Returns whether a column of a table holds text, which is aligned left, rather than figures.
@@ -306,6 +328,25 @@ fn script_json(value: &impl Serialize) -> Result<String, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_repeats_the_unit_of_its_figure_only_where_there_is_room() {
+        let part = |text: &str, unit: &str, words| Part {
+            text: text.to_owned(),
+            unit: unit.to_owned(),
+            words,
+        };
+        assert_eq!(
+            split("0.9–1.2 M msg/s, n = 7, beyond its limit: one copy", "1.0 M msg/s"),
+            [
+                part("0.9–1.2", " M msg/s,", false),
+                part("n = 7,", "", false),
+                part("beyond its limit: one copy", "", true),
+            ]
+        );
+        assert_eq!(split("581 ns–27.7 µs", "600 ns"), [part("581 ns–27.7 µs", "", false)]);
+        assert_eq!(split("degraded", "–"), [part("degraded", "", true)]);
+    }
 
     #[test]
     fn words_between_backticks_are_code_and_nothing_else_is_markup() {

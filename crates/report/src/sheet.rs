@@ -23,6 +23,9 @@ pub struct Cell {
     /// Number of trials of a figure that has too few for an interval; `None` for all other cells.
     #[serde(skip)]
     pub few_trials: Option<usize>,
+    /// Number of trials of a figure with an interval; `None` for all other cells.
+    #[serde(skip)]
+    pub trials: Option<usize>,
     /// The colour that marks the cell: `green`, `yellow` or `red`, which the cell's text names, too; `None` for no
     /// mark.
     pub colour: Option<&'static str>,
@@ -56,6 +59,7 @@ impl Cell {
             note: Some(interval_note(quantity, &f)),
             sort: Some(f.value),
             few_trials: (!f.has_interval()).then_some(f.n),
+            trials: f.has_interval().then_some(f.n),
             ..Cell::default()
         }
     }
@@ -67,7 +71,12 @@ pub fn interval_note(quantity: Quantity, f: &Estimate) -> String {
     if !f.has_interval() {
         return units::count(f.n, "trial", "trials");
     }
-    format!("{}, n = {}", quantity.show_interval(f.value, f.low, f.high), f.n)
+    format!("{}{}", quantity.show_interval(f.value, f.low, f.high), from_trials(f.n))
+}
+
+/// Returns the part of [`interval_note`] that names the number of trials.
+pub(crate) fn from_trials(n: usize) -> String {
+    format!(", n = {n}")
 }
 
 /// A row of a table.

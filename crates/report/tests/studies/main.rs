@@ -10,10 +10,11 @@ use std::path::Path;
 
 use crossway_lab::inputs::{Ends, Wait, Workload};
 use crossway_lab::moves::MoveRecord;
-use crossway_lab::record::{HostMeters, IfaceMeters, Record, Span, Status};
+use crossway_lab::record::{Record, Status};
 use crossway_report::steps::Shapes;
 use crossway_report::studies::{self, Finding, Verdict};
 use crossway_report::{Run, html, json, terminal};
+use synthetic::study::{DOES, Does, Made};
 use synthetic::{Ask, MADE, Noise};
 use toshiba::round_trips;
 
@@ -21,117 +22,7 @@ use Verdict::{Confirmed, NotConfirmed, NotMeasurable, Undecided};
 
 const STREAM: Workload = Workload::Paced { burst_bytes: 262_144, period_us: 80_000 };
 
-/// The invented performance of one protocol at one size.
-#[derive(Clone, Copy)]
-struct Does {
-    /// Nanoseconds per message, round trip or exchange.
-    ns: f64,
-    /// Packets per message in the direction of the messages and in the other one.
-    packets: (f64, f64),
-    /// Busy share of the CPUs of the sender's and of the receiver's host.
-    load: (f64, f64),
-    /// Bytes on the wire per byte of payload.
-    overhead: f64,
-    /// Relative scatter of the trials.
-    scatter: f64,
-}
-
-const DOES: Does =
-    Does { ns: 100_000.0, packets: (1.0, 0.5), load: (0.2, 0.2), overhead: 1.05, scatter: 0.01 };
-
-/// Builds five trials of each of the two protocols on a testbed.
-struct Made {
-    records: Vec<Record>,
-    moves: Vec<MoveRecord>,
-    noise: Noise,
-}
-
 impl Made {
-    fn new() -> Made {
-        Made { records: Vec::new(), moves: Vec::new(), noise: Noise::new(77) }
-    }
-
-    fn add(
-        &mut self,
-        mechanism: &str,
-        workload: Workload,
-        ends: Ends,
-        bytes: u64,
-        does: Does,
-    ) -> &mut [Record] {
-        let ask = Ask::idle(workload, bytes);
-        let first = self.records.len();
-        for trial in 0..5 {
-            let mut r = synthetic::trial(&MADE[0], &ask, trial, 5, trial, &mut self.noise);
-            let ns = does.ns * self.noise.around(does.scatter);
-            r.plan = "own".to_owned();
-            r.mechanism = mechanism.to_owned();
-            r.case = format!("{mechanism}/{workload:?}/{bytes}/{ends:?}");
-            r.inputs.wait = Wait::Block;
-            (r.status, r.reason, r.remedy) = (Status::Ok, None, None);
-            r.inputs.testbed = Some("ethernet".to_owned());
-            r.inputs.ends = ends;
-            r.inputs.testbed_spec = Some(
-                serde_json::from_value(serde_json::json!({
-                    "name": "ethernet", "kind": "guests", "rate": "100mbit", "mtu_bytes": 1500, "offloads": "off",
-                    "tipc": ["kernel"],
-                }))
-                .expect("a testbed"),
-            );
-            r.host = "a to b".to_owned();
-            let messages = 1000;
-            let counts = r.counts.as_mut().expect("counted");
-            (counts.sent, counts.received, counts.bytes) = (messages, messages, messages * bytes);
-            let throughput = r.throughput.as_mut().expect("timed");
-            throughput.wall_ns = (ns * messages as f64) as u64;
-            throughput.msgs_per_s = 1e9 / ns;
-            throughput.bytes_per_s = throughput.msgs_per_s * bytes as f64;
-            for latency in r.latency_ns.iter_mut().filter(|l| l.span == Span::RoundTrip) {
-                latency.p50 = ns as u64;
-            }
-            let wall = throughput.wall_ns;
-            let there = if ends == Ends::Between { "b" } else { "a" };
-            (r.roles[0].host, r.roles[1].host) = ("a".to_owned(), there.to_owned());
-            r.host_cpu = [("a", does.load.0), ("b", does.load.1)]
-                .into_iter()
-                .map(|(host, share)| HostMeters {
-                    host: host.to_owned(),
-                    busy_ns: (share * wall as f64 * self.noise.around(does.scatter)) as u64,
-                    softirq_ns: 0,
-                    irq_ns: 0,
-                    steal_ns: 0,
-                    cpus: 1,
-                    span_ns: Some(wall),
-                })
-                .collect();
-            r.net = [("a", does.packets.0), ("b", does.packets.1)]
-                .into_iter()
-                .map(|(host, packets)| IfaceMeters {
-                    host: host.to_owned(),
-                    name: "eth0".to_owned(),
-                    tx_packets: (packets * messages as f64) as u64,
-                    tx_bytes: (does.overhead * (messages * bytes) as f64) as u64,
-                    ..IfaceMeters::default()
-                })
-                .collect();
-            self.records.push(r);
-        }
-        &mut self.records[first..]
-    }
-
-    fn both(
-        &mut self,
-        workload: Workload,
-        ends: Ends,
-        bytes: u64,
-        tcp: Does,
-        tipc: Does,
-    ) -> &mut Made {
-        self.add("tcp", workload, ends, bytes, tcp);
-        self.add("tipc-kernel-stream", workload, ends, bytes, tipc);
-        self
-    }
-
     fn finding(&self, id: &str) -> Finding {
         let mut records = self.records.clone();
         if records.is_empty() {
@@ -161,8 +52,8 @@ fn judged(id: &str, verdict: Verdict, word: &str, make: impl FnOnce(&mut Made)) 
 /// `certain` are decided by every number of trials.
 fn decides_only_with_five(made: &Made, ids: &[&str], certain: &[&str]) {
     for trials in [1, 4, 5] {
-        let mut few =
-            Made { records: made.records.clone(), moves: made.moves.clone(), ..Made::new() };
+        let mut few = Made::new();
+        (few.records, few.moves) = (made.records.clone(), made.moves.clone());
         few.records.retain(|r| r.inputs.trial < trials);
         few.moves.retain(|r| r.trial < trials);
         for id in ids.iter().chain(certain) {

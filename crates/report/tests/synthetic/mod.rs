@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod limits;
+pub(crate) mod study;
 mod trial;
 
 use std::io::Write;
@@ -220,6 +221,22 @@ pub(crate) fn rich() -> Vec<Record> {
     records.push(skipped("vsock", "no vsock transport is loaded", "modprobe vsock_loopback"));
     for id in ["tipc-kernel-stream", "tipc-kernel-rdm"] {
         records.push(skipped(id, "this kernel has no AF_TIPC", "modprobe tipc, as root"));
+    }
+    records
+}
+
+/// Returns the records of a run of paced streams and of requests, at several rates and sizes.
+pub(crate) fn paced() -> Vec<Record> {
+    let mut asks = Vec::new();
+    for size in [64, 4096] {
+        for rate in [1_000, 10_000, 100_000] {
+            let workload = Workload::Paced { burst_bytes: size, period_us: 1_000_000 / rate };
+            asks.push(Ask::idle(workload, size));
+        }
+    }
+    let mut records = run(&MADE[..20], &asks, 5, 15);
+    for record in &mut records {
+        record.plan = "paced".to_owned();
     }
     records
 }
