@@ -17,12 +17,14 @@ pub use crate::testbed::LOCAL;
 mod beside;
 pub(crate) mod figure;
 mod hosts;
+mod pacing;
 
 pub use beside::BesideFigures;
 pub(crate) use hosts::one_or_several;
 pub use hosts::{
     HostMeters, IfaceMeters, PacketSample, PacketSeries, Packets, Retransmissions, Transport,
 };
+pub use pacing::{Lateness, Pacing, RATE_REACHED, Rates};
 
 /// Version of the schema; readers reject newer ones.
 pub const SCHEMA: u32 = 2;
@@ -110,63 +112,6 @@ pub struct Latency {
     /// Path, within the run's folder, of the HDR interval log with the whole distribution, which
     /// [`crate::histogram::read_log`] reads; null if the distribution was not kept.
     pub histogram: Option<String>,
-}
-
-/// Open-loop pacing.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Pacing {
-    /// Number of bursts in the schedule.
-    pub bursts: u64,
-    /// Number of bursts that began later than intended by more than a millisecond or by more than a tenth of the
-    /// period, whichever is less.
-    pub late_bursts: u64,
-    /// End of the last burst minus its intended start, nanoseconds.
-    pub drift_ns: i64,
-    /// Intended rate, payload bits per second. For requests, the bits of their replies count.
-    #[serde(deserialize_with = "figure::one")]
-    pub intended_bits_per_s: f64,
-    /// Achieved rate, payload bits per second. For requests, the bits of their replies count.
-    #[serde(deserialize_with = "figure::one")]
-    pub reached_bits_per_s: f64,
-    /// How late the sender itself was when it began its bursts, before it called the mechanism; null in records from
-    /// before 0.1.0.
-    #[serde(default)]
-    pub lateness_ns: Option<Lateness>,
-}
-
-/// Delay with which a paced sender began its bursts, nanoseconds. It counts from the intended time or, if the previous
-/// burst was still being sent then, from the end of that burst. It is part of the latency, which counts from the
-/// intended time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lateness {
-    /// Number of bursts.
-    pub n: u64,
-    /// Median.
-    pub p50: u64,
-    /// 99th percentile; null with fewer than 1,000 bursts.
-    pub p99: Option<u64>,
-    /// Maximum.
-    pub max: u64,
-}
-
-/// A trial that achieves less than this fraction of its rate does not represent that rate.
-pub const RATE_REACHED: f64 = 0.99;
-
-impl Pacing {
-    /// Whether less than [`RATE_REACHED`] of the rate was achieved.
-    pub fn missed(&self) -> bool {
-        self.reached_share() < RATE_REACHED
-    }
-
-    /// The achieved rate as a fraction of the intended one.
-    pub fn reached_share(&self) -> f64 {
-        self.reached_bits_per_s / self.intended_bits_per_s
-    }
-
-    /// The intended rate in messages per second. `arriving_bytes` is [`Inputs::arriving_bytes`].
-    pub fn intended_msgs_per_s(&self, arriving_bytes: u64) -> f64 {
-        self.intended_bits_per_s / (arriving_bytes.max(1) * 8) as f64
-    }
 }
 
 /// Resources used by one role in the measured part.

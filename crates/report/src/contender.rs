@@ -1,9 +1,8 @@
 //! A contender (a mechanism with its way of waiting and of accessing the payload), and the style in which it is drawn.
 
-use crossway_lab::catalogue::{self, Family};
+use crossway_lab::catalogue::Family;
 use crossway_lab::inputs::{Access, Wait};
 use crossway_lab::rank::WaitClass;
-use crossway_lab::record::Record;
 
 /// The style in which a family of mechanisms is drawn.
 pub trait Style {
@@ -74,16 +73,6 @@ impl Contender {
     /// The wait class within which the contender is ranked.
     pub fn discipline(&self) -> WaitClass {
         WaitClass::of(&self.wait)
-    }
-
-    /// Returns the family of a record's contender: the one in its declaration if it is an external program, else its
-    /// mechanism's.
-    pub(crate) fn family_of(record: &Record) -> Family {
-        let family = match &record.contender {
-            Some(declared) => Family::of_contender(&declared.family),
-            None => catalogue::carrier(&record.mechanism).map(|carrier| carrier.family),
-        };
-        family.unwrap_or(Family::Other)
     }
 
     /// Returns the name in tables and legends: the mechanism's id, and how the contender differs from one that blocks

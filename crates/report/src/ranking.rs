@@ -23,6 +23,10 @@ pub enum Metric {
     CpuPerRoundTrip,
     /// CPU-nanoseconds of both ends per one-way message.
     CpuPerMessage,
+    /// Median latency of messages or requests that are sent at fixed times, from the time at which each was due.
+    DueP50(Workload),
+    /// 99th percentile of that latency.
+    DueP99(Workload),
 }
 
 impl Metric {
@@ -33,6 +37,7 @@ impl Metric {
                 Workload::PingPong
             }
             Metric::ByteRate | Metric::MessageRate | Metric::CpuPerMessage => Workload::Throughput,
+            Metric::DueP50(workload) | Metric::DueP99(workload) => workload,
         }
     }
 
@@ -41,12 +46,15 @@ impl Metric {
         if case.workload != self.workload() {
             return None;
         }
+        let due = |workload: Workload| case.latency(workload.facts().measure.span()?);
         match self {
             Metric::RoundTripP50 => case.latency(Span::RoundTrip).map(|l| l.p50),
             Metric::RoundTripP99 => case.latency(Span::RoundTrip).and_then(|l| l.p99),
             Metric::ByteRate => case.bytes_per_s,
             Metric::MessageRate => case.msgs_per_s,
             Metric::CpuPerRoundTrip | Metric::CpuPerMessage => case.cpu_ns_per_msg,
+            Metric::DueP50(workload) => due(workload).map(|l| l.p50),
+            Metric::DueP99(workload) => due(workload).and_then(|l| l.p99),
         }
     }
 

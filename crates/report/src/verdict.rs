@@ -6,10 +6,11 @@ use crossway_lab::record::Status;
 use crate::awake;
 use crate::estimate::Estimate;
 use crate::ranking::{Entry, Metric, Ranking, advantage};
-use crate::summary::Summary;
+use crate::summary::{Summary, workload_name};
 use crate::units;
 use crossway_lab::rank::{MOVED, WaitClass, moved_explained};
 
+mod paced;
 mod words;
 
 pub(crate) use words::{list, plural};
@@ -37,7 +38,7 @@ impl Verdict {
             summary.sizes(|c| c.setting == 0 && Metric::RoundTripP50.of(c).is_some());
         let rate_sizes = summary.sizes(|c| c.setting == 0 && Metric::ByteRate.of(c).is_some());
 
-        let usual = |sizes: &[u64]| sizes.iter().find(|s| **s == 64).or(sizes.first()).copied();
+        let paced = paced::metric(summary);
         if let Some(size) = &usual(&round_trip_sizes) {
             sentences.extend(best(summary, Metric::RoundTripP50, *size, WaitClass::Blocking));
             sentences.extend(awake::sentence(summary, *size));
@@ -53,6 +54,11 @@ impl Verdict {
         if let Some(size) = &usual(&rate_sizes) {
             sentences.extend(best(summary, Metric::CpuPerMessage, *size, WaitClass::Blocking));
         }
+        if let Some((metric, size)) = paced {
+            sentences.extend(best(summary, metric, size, WaitClass::Blocking));
+            sentences.extend(spinning_against_blocking(summary, metric, size));
+            sentences.extend(too_few(summary, &[size], metric));
+        }
         sentences.extend(too_few(summary, &round_trip_sizes, Metric::RoundTripP50));
         sentences.extend(too_few(summary, &rate_sizes, Metric::ByteRate));
         if let Some(sentence) = not_measured(summary) {
@@ -62,8 +68,14 @@ impl Verdict {
             .and_then(|size| headline(summary, Metric::RoundTripP50, size))
             .or_else(|| headline(summary, Metric::ByteRate, *rate_sizes.last()?))
             .or_else(|| {
+                let (metric, size) = paced?;
+                let behind = paced::rate_not_kept(summary, metric, size).unwrap_or_default();
+                Some(headline(summary, metric, size)? + &behind)
+            })
+            .or_else(|| {
                 let any = too_few(summary, &round_trip_sizes, Metric::RoundTripP50)
-                    .or_else(|| too_few(summary, &rate_sizes, Metric::ByteRate));
+                    .or_else(|| too_few(summary, &rate_sizes, Metric::ByteRate))
+                    .or_else(|| too_few(summary, &[paced?.1], paced?.0));
                 any.map(|_| NO_WINNER.to_owned())
             })
             .unwrap_or_else(|| {
@@ -71,7 +83,8 @@ impl Verdict {
                     return ALL_DEGRADED.to_owned();
                 }
                 if round_trip_sizes.is_empty() && rate_sizes.is_empty() {
-                    return NOT_COMPARED.to_owned();
+                    let rank = if summary.ranked { RANKED } else { "" };
+                    return format!("{NOT_COMPARED}{rank}.");
                 }
                 COMPARED_DEGRADED.to_owned()
             });
@@ -93,10 +106,13 @@ impl Verdict {
 
 const ALL_DEGRADED: &str =
     "Nothing is ranked, because every trial was degraded. The reasons are listed below.";
-const COMPARED_DEGRADED: &str = "No winner is named, because every ping-pong and throughput trial was degraded. \
-                                 The reasons are listed below.";
-const NOT_COMPARED: &str = "This summary compares only ping-pong and throughput trials. The tables below show the \
-                            figures of the other workloads, and `crossway rank` ranks them.";
+const COMPARED_DEGRADED: &str = "No winner is named, because every trial of the workloads that this summary compares \
+                                 (ping-pong, throughput, messages at a fixed rate) was degraded. The reasons are \
+                                 listed below.";
+const NOT_COMPARED: &str = "This summary compares only ping-pong, throughput and messages at a fixed rate. The tables \
+                            below show the figures of the other workloads";
+/// Follows [`NOT_COMPARED`] if the command has a ranking.
+const RANKED: &str = ", and `crossway rank` ranks them";
 const NO_WINNER: &str = "Too few trials to name a winner: at least five good trials of each case are needed to tell \
                          mechanisms apart.";
 
@@ -117,8 +133,11 @@ fn too_few(summary: &Summary, sizes: &[u64], metric: Metric) -> Option<String> {
         return None;
     }
     let what = match metric {
-        Metric::RoundTripP50 => "round trips",
-        _ => "throughput",
+        Metric::RoundTripP50 => "round trips".to_owned(),
+        Metric::DueP50(workload) | Metric::DueP99(workload) => {
+            workload_name(workload, *sizes.first()?)
+        }
+        _ => "throughput".to_owned(),
     };
     let have = plural(names.len(), "has", "have");
     Some(format!(
@@ -144,13 +163,24 @@ fn nothing_measured(summary: &Summary) -> String {
     }
 }
 
+/// Returns the size for which round trips and small messages are compared: 64 bytes, or else the smallest.
+fn usual(sizes: &[u64]) -> Option<u64> {
+    sizes.iter().find(|s| **s == 64).or(sizes.first()).copied()
+}
+
 /// Returns the subject of a sentence: `64-byte messages with both ends blocking`.
-fn subject(size: u64, discipline: WaitClass) -> String {
-    let size = units::size_adjective(size);
+fn subject(metric: Metric, size: u64, discipline: WaitClass) -> String {
+    let rate = match metric {
+        Metric::DueP50(workload) | Metric::DueP99(workload) => {
+            format!(" ({})", workload_name(workload, size))
+        }
+        _ => String::new(),
+    };
+    let messages = format!("{} messages{rate}", units::size_adjective(size));
     match discipline {
-        WaitClass::Blocking => format!("{size} messages with both ends blocking"),
-        WaitClass::Hybrid => format!("{size} messages with a bounded spin before blocking"),
-        WaitClass::Spinning => format!("{size} messages with both ends spinning"),
+        WaitClass::Blocking => format!("{messages} with both ends blocking"),
+        WaitClass::Hybrid => format!("{messages} with a bounded spin before blocking"),
+        WaitClass::Spinning => format!("{messages} with both ends spinning"),
     }
 }
 
@@ -170,9 +200,11 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     let interval = metric.quantity().show_interval(together.value, together.low, together.high);
     let of_what = match metric {
         Metric::RoundTripP50 => "shortest round trip",
+        Metric::DueP50(_) => "lowest median latency",
+        Metric::DueP99(_) => "lowest 99th-percentile latency",
         _ => "highest throughput",
     };
-    let subject = subject(size, WaitClass::Blocking);
+    let subject = subject(metric, size, WaitClass::Blocking);
     let mut text = match leaders.len() {
         1 if blocking.entries.len() == 1 => {
             format!(
@@ -256,7 +288,7 @@ fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Optio
     let words = wording(metric);
     let leaders = ranking.leaders();
     let first = &ranking.entries[0];
-    let subject = subject(size, class);
+    let subject = subject(metric, size, class);
     if ranking.entries.len() == 1 {
         return Some(format!(
             "For {subject}, only {} was measured{}: {}.",
@@ -317,14 +349,15 @@ fn spinning_against_blocking(summary: &Summary, metric: Metric, size: u64) -> Op
     let block = &blocking.entries[0];
     let what = match metric {
         Metric::RoundTripP50 | Metric::RoundTripP99 => "answers",
+        Metric::DueP50(_) | Metric::DueP99(_) => "is",
         _ => "carries",
     };
     let figure = figure(metric, spin);
     Some(match advantage(metric, &spin.figure, &block.figure) {
         Some((least, most)) => {
             let degree = match metric {
-                Metric::RoundTripP50 | Metric::RoundTripP99 => "as fast",
-                _ => "as much",
+                Metric::ByteRate | Metric::MessageRate => "as much",
+                _ => "as fast",
             };
             format!(
                 "Spinning, {spin_name} {what} {} times {degree} as {}: {figure}; but {price}.",

@@ -9,8 +9,9 @@ mod workload;
 
 use std::collections::{BTreeMap, HashMap};
 
+use crossway_lab::catalogue;
 use crossway_lab::inputs::Workload;
-use crossway_lab::rank::{Reversal, rank};
+use crossway_lab::rank::{Rankings, Reversal, rank};
 use crossway_lab::record::{LOCAL, Record, Status};
 
 use crate::contender::Contender;
@@ -74,6 +75,9 @@ pub struct Summary {
     pub warnings: Vec<(String, usize)>,
     /// Pairs of mechanisms whose order is reversed under load.
     pub reversals: Vec<Reversal>,
+    /// Whether `crossway rank` has a ranking; false also in a run without load whose summary names winners, which does not
+    /// need to know.
+    pub ranked: bool,
     /// Number of trials by status: ok, degraded, failed, skipped.
     pub trials_by_status: BTreeMap<Status, usize>,
 }
@@ -164,9 +168,19 @@ impl Summary {
         let mut warnings: Vec<(String, usize)> =
             warnings.into_iter().map(|(w, n)| (w.to_owned(), n)).collect();
         warnings.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        // Ranking all records again is worth the time only if there is load to compare with.
+        // Ranking all records again is worth the time only if there is load to compare with, or if there may be no winner
+        // to name.
         let loaded = settings.iter().any(|s| !s.load.is_idle());
-        let reversals = if loaded { rank(records).reversals } else { Vec::new() };
+        let compared = |w: &Workload| {
+            *w == Workload::PingPong || *w == Workload::Throughput || w.facts().paced()
+        };
+        let rankings = if loaded || !cases.iter().any(|c| compared(&c.workload)) {
+            rank(records)
+        } else {
+            Rankings::default()
+        };
+        let entries = rankings.rankings.iter().flat_map(|ranking| &ranking.by_speed);
+        let ranked = entries.filter(|entry| entry.rank.is_some()).count() > 0;
         Summary {
             contenders,
             settings,
@@ -174,7 +188,8 @@ impl Summary {
             troubles,
             losses: losses(groups.values().map(Vec::as_slice)),
             warnings,
-            reversals,
+            reversals: rankings.reversals,
+            ranked,
             trials_by_status,
         }
     }
@@ -277,7 +292,7 @@ fn key(record: &Record) -> Key {
             mechanism: record.mechanism.clone(),
             wait: record.inputs.wait,
             access: record.inputs.access,
-            family: Contender::family_of(record),
+            family: catalogue::family_of(record),
             // On a testbed the hosts belong to the setting: contenders are compared only between the same hosts.
             host: (record.host != LOCAL && record.inputs.testbed.is_none())
                 .then(|| record.host.clone()),

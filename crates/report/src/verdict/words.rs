@@ -30,6 +30,12 @@ pub(super) fn wording(metric: Metric) -> Wording {
         Metric::CpuPerMessage => {
             ("costs the least CPU time per message", Some("costs"), ["more", "as much"])
         }
+        Metric::DueP50(_) => {
+            ("has the lowest median latency", Some("takes"), ["longer", "as long"])
+        }
+        Metric::DueP99(_) => {
+            ("has the lowest 99th-percentile latency", Some("takes"), ["longer", "as long"])
+        }
     };
     Wording { has, next, adverbs }
 }

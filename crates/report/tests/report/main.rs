@@ -1,6 +1,7 @@
 //! The sentences, the tables and the page that the report makes from records.
 
 mod blocks;
+mod paced;
 mod page;
 #[path = "../synthetic/mod.rs"]
 mod synthetic;
@@ -92,12 +93,23 @@ fn a_run_of_degraded_trials_or_of_other_workloads_says_what_its_figures_are_for(
     records.iter_mut().for_each(|record| record.status = Status::Degraded);
     let run = run_of(vec![records]);
     assert!(run.verdict().headline.contains("every trial was degraded"));
-    let mut records = round_trips("pipe", Wait::Block, &FAST);
-    for record in &mut records {
-        record.inputs.workload = Workload::Pairs { pairs: 2 };
+    let pairs = |mechanism, trials| {
+        let mut records = round_trips(mechanism, Wait::Block, &FAST[..trials]);
+        for record in &mut records {
+            record.inputs.workload = Workload::Pairs { pairs: 2 };
+        }
+        records
+    };
+    let headline = run_of(vec![pairs("pipe", 5), pairs("fifo", 5)]).verdict().headline;
+    assert!(
+        headline.ends_with("the other workloads, and `crossway rank` ranks them."),
+        "{headline}"
+    );
+    // The command has no ranking of a single mechanism, nor of too few trials.
+    for parts in [vec![pairs("pipe", 5)], vec![pairs("pipe", 4), pairs("fifo", 4)]] {
+        let headline = run_of(parts).verdict().headline;
+        assert!(headline.ends_with("show the figures of the other workloads."), "{headline}");
     }
-    let headline = run_of(vec![records]).verdict().headline;
-    assert!(headline.ends_with("`crossway rank` ranks them."), "{headline}");
 }
 
 #[test]

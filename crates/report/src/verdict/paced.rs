@@ -1,0 +1,41 @@
+//! The conclusions on messages that are sent at a fixed rate.
+
+use crossway_lab::record::RATE_REACHED;
+
+use super::{list, usual};
+use crate::ranking::Metric;
+use crate::summary::{Case, Summary};
+
+/// Returns the figure by which paced mechanisms are compared in the first setting, and the message size: at the highest
+/// of the rates, which has the most samples, the figure by which `crossway rank` ranks them. `None` if there are no good
+/// paced trials.
+pub(super) fn metric(summary: &Summary) -> Option<(Metric, u64)> {
+    let paced = |case: &Case| case.setting == 0 && !case.degraded && case.workload.facts().paced();
+    let size = usual(&summary.sizes(paced))?;
+    let cases = || summary.cases.iter().filter(|c| paced(c) && c.size_bytes == size);
+    let rate = |case: &&Case| case.pacing.as_ref().map_or(0.0, |p| p.intended_msgs_per_s);
+    let workload = cases().max_by(|a, b| rate(a).total_cmp(&rate(b)))?.workload;
+    let p99 = Metric::DueP99(workload);
+    let mut rivals = cases().filter(|c| c.workload == workload);
+    let has_p99 = !workload.facts().has_replies && rivals.all(|case| p99.of(case).is_some());
+    Some((if has_p99 { p99 } else { Metric::DueP50(workload) }, size))
+}
+
+/// Returns a sentence on the contenders whose median trial missed the rate; they are not ranked.
+pub(super) fn rate_not_kept(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
+    let behind = |case: &&Case| {
+        let reached = case.pacing.as_ref().map(|p| p.reached_share.value);
+        case.setting == 0
+            && case.degraded
+            && (case.workload, case.size_bytes) == (metric.workload(), size)
+            && reached.is_some_and(|share| share < RATE_REACHED)
+    };
+    let names: Vec<String> = summary
+        .cases
+        .iter()
+        .filter(behind)
+        .map(|case| summary.contenders[case.contender].label())
+        .collect();
+    (!names.is_empty())
+        .then(|| format!(" Not ranked, as too slow for the rate: {}.", list(names.into_iter())))
+}

@@ -1,0 +1,123 @@
+//! The headline of runs whose messages or requests are sent at a fixed rate.
+
+use super::*;
+
+/// Returns trials of a mechanism that is sent a message every millisecond, with these 99th percentiles in nanoseconds.
+fn paced(mechanism: &str, wait: Wait, p99s_ns: &[u64]) -> Vec<Record> {
+    let workload = Workload::Paced { burst_bytes: 64, period_us: 1_000 };
+    let trial = |(at, p99): (usize, &u64)| {
+        let ask = Ask::idle(workload, 64);
+        let mut record =
+            synthetic::trial(&MADE[0], &ask, at as u32, 5, at as u32, &mut Noise::new(3));
+        record.mechanism = mechanism.to_owned();
+        record.case = format!("synthetic/{mechanism}/paced");
+        record.inputs.wait = wait;
+        record.status = Status::Ok;
+        record.reason = None;
+        record.remedy = None;
+        record.latency_ns[0].p99 = Some(*p99);
+        record.latency_ns[0].p50 = *p99 / 2;
+        record
+    };
+    p99s_ns.iter().enumerate().map(trial).collect()
+}
+
+const MESSAGES: &str = "For 64-byte messages (one message every 1.00 ms) with both ends blocking,";
+
+fn headline(parts: Vec<Vec<Record>>) -> String {
+    let run = run_of(parts);
+    let headline = run.verdict().headline;
+    assert!(terminal::markdown(&run).starts_with(&format!("**{headline}**")), "{headline}");
+    assert!(!headline.contains("crossway rank"), "{headline}");
+    headline
+}
+
+#[test]
+fn a_paced_plan_has_a_headline_in_each_wait_class() {
+    let alone = vec![
+        paced("pipe", Wait::Block, &FAST),
+        paced("shm-spin", Wait::Spin, &[500, 501, 499, 502, 500]),
+    ];
+    assert_eq!(
+        headline(alone.clone()),
+        format!(
+            "{MESSAGES} only pipe was measured: 10.0 µs (10.0–10.1 µs); shm-spin, at 499–502 ns, is 19.9 to 20.3 times as \
+             fast, but spins: each end keeps a core busy."
+        )
+    );
+    let sentences = run_of(alone).verdict().sentences;
+    assert!(
+        sentences[1].starts_with("Spinning, shm-spin is 19.9 to 20.3 times as fast as pipe: "),
+        "{sentences:?}"
+    );
+    let spinning = headline(vec![paced("shm-spin", Wait::Spin, &FAST)]);
+    assert!(spinning.contains("both ends spinning, only shm-spin was measured"), "{spinning}");
+}
+
+#[test]
+fn the_best_of_a_paced_plan_and_its_ties_are_named() {
+    let (fast, slow) = (paced("fifo", Wait::Block, &FAST), paced("pipe", Wait::Block, &SLOW));
+    assert_eq!(
+        headline(vec![slow.clone(), fast.clone()]),
+        format!("{MESSAGES} fifo has the lowest 99th-percentile latency: 10.0 µs (10.0–10.1 µs).")
+    );
+    let tie = headline(vec![slow.clone(), fast.clone(), paced("tcp", Wait::Block, &FAST)]);
+    assert!(tie.contains("fifo and tcp share the lowest 99th-percentile latency: "), "{tie}");
+    // As for `crossway rank`, the median decides if a trial lacks the percentile.
+    let mut lacking = slow.clone();
+    lacking[0].latency_ns[0].p99 = None;
+    let by_median = headline(vec![lacking, fast.clone()]);
+    assert!(by_median.contains("fifo has the lowest median latency: 5.02 µs"), "{by_median}");
+    let few = headline(vec![slow[..4].to_vec(), fast[..4].to_vec()]);
+    assert!(few.starts_with("Too few trials to name a winner"), "{few}");
+    // A mechanism that did not keep the rate does not win, and is named.
+    let mut late = paced("udp", Wait::Block, &[10; 5]);
+    for record in &mut late {
+        record.status = Status::Degraded;
+        let pacing = record.pacing.as_mut().expect("paced");
+        pacing.reached_bits_per_s = pacing.intended_bits_per_s * 0.5;
+    }
+    let kept = headline(vec![slow.clone(), fast.clone(), late]);
+    assert!(kept.contains(" fifo has the lowest"), "{kept}");
+    assert!(kept.ends_with(". Not ranked, as too slow for the rate: udp."), "{kept}");
+}
+
+#[test]
+fn requests_at_a_rate_have_a_headline_too() {
+    let requests = |mechanism, figures| {
+        let mut records = paced(mechanism, Wait::Block, figures);
+        for record in &mut records {
+            record.inputs.workload = Workload::Requests { period_ns: 1_000_000 };
+            record.latency_ns[0].span = Span::RoundTrip;
+        }
+        records
+    };
+    assert_eq!(
+        headline(vec![requests("pipe", &SLOW), requests("fifo", &FAST)]),
+        "For 64-byte messages (one request every 1.00 ms) with both ends blocking, fifo has the lowest median latency: \
+         5.02 µs (5.00–5.05 µs)."
+    );
+}
+
+#[test]
+fn the_highest_rate_decides() {
+    let seldom = |mechanism, figures| {
+        let mut records = paced(mechanism, Wait::Block, figures);
+        for record in &mut records {
+            record.case.push_str("/seldom");
+            record.inputs.workload = Workload::Paced { burst_bytes: 64, period_us: 100_000 };
+            let pacing = record.pacing.as_mut().expect("paced");
+            pacing.intended_bits_per_s /= 100.0;
+            pacing.reached_bits_per_s /= 100.0;
+        }
+        records
+    };
+    let parts = vec![
+        seldom("pipe", &FAST),
+        seldom("fifo", &SLOW),
+        paced("pipe", Wait::Block, &SLOW),
+        paced("fifo", Wait::Block, &FAST),
+    ];
+    let headline = headline(parts);
+    assert!(headline.starts_with(&format!("{MESSAGES} fifo has the lowest")), "{headline}");
+}
