@@ -19,7 +19,9 @@ use crossway_lab::catalogue;
 use crossway_lab::env::Environment;
 use crossway_lab::faults::{FAULTS, FaultRecord, read_faults};
 use crossway_lab::launcher::Launcher;
+use crossway_lab::records_io::RESULTS;
 use crossway_lab::run::{Options, RunError, RunEvent};
+use crossway_lab::runs::{self, FindError};
 use crossway_lab::shutdown;
 use crossway_mech::Probe;
 use crossway_report::units::count;
@@ -61,8 +63,9 @@ pub(crate) struct Advise {
     /// Use existing records only; measure nothing
     #[arg(long)]
     no_measure: bool,
-    /// Folder with the records of earlier runs (may be repeated); new measurements go to the first one
-    #[arg(long, value_name = "DIR", default_value = "out")]
+    /// Folder with the records of earlier runs, a run's name, or `latest` (may be repeated); new measurements go to the
+    /// first one or, if that is a run, beside it
+    #[arg(long, value_name = "DIR", default_value = runs::OUT, add = args::known_runs())]
     records: Vec<PathBuf>,
     /// Show all candidates with their rates and the verdict on each goal, and all reasons for ruling mechanisms out
     #[arg(long)]
@@ -112,8 +115,23 @@ fn answer_time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// Returns the folder that a word means: an existing path, the run of this name, `latest`, or, unless `must_exist` is
+/// set, a new folder.
+fn records_folder(word: &Path, must_exist: bool) -> anyhow::Result<PathBuf> {
+    match runs::find(word) {
+        Ok(folder) => Ok(folder),
+        Err(error @ FindError::NoRuns { .. }) => Err(error.into()),
+        Err(FindError::Unknown { .. }) if must_exist => bail!(
+            "the folder {} does not exist, and no run has this name; name the folder of the records with --records, or \
+             omit --no-measure",
+            word.display()
+        ),
+        Err(FindError::Unknown { .. }) => Ok(word.to_owned()),
+    }
+}
+
 impl Run for Advise {
-    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+    fn run(mut self, ui: &Ui) -> anyhow::Result<ExitCode> {
         if self.ready {
             return show::ready();
         }
@@ -128,13 +146,8 @@ impl Run for Advise {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        if self.no_measure
-            && let Some(missing) = self.records.iter().find(|folder| !folder.exists())
-        {
-            bail!(
-                "the folder {} does not exist; name the folder of the records with --records, or omit --no-measure",
-                missing.display()
-            );
+        for folder in &mut self.records {
+            *folder = records_folder(folder, self.no_measure)?;
         }
         let environment = Environment::take()?;
         let library = Library::read(&self.records, &environment.machine_id, &question);
@@ -333,7 +346,11 @@ impl Advise {
             args: vec!["role".to_owned()],
             interrupt: Some(shutdown::listen().map_err(RunError::Os)?),
         };
-        let out = self.records.first().cloned().unwrap_or_else(|| PathBuf::from("out"));
+        let out = match self.records.first() {
+            Some(run) if run.join(RESULTS).is_file() => run.parent().map(Path::to_owned),
+            first => first.cloned(),
+        };
+        let out = out.unwrap_or_else(|| PathBuf::from(runs::OUT));
         let mut progress = Progress::new(ui, quiet);
         let mut begun = false;
         let mut machine = Machine {

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-const RECORD: &str = include_str!("data/record-schema-1.json");
+const RECORD: &str = include_str!("../data/record-schema-1.json");
 
 fn crossway(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("crossway"));
@@ -76,12 +76,29 @@ fn runs_are_found_by_latest_and_by_name_by_every_command() {
     write_run(at, "x2", None, 2, &trials("pipe", 64, true, 0.376));
     assert!(text(&crossway(at, &["export", "main"])).contains("1000000"));
     assert!(text(&crossway(at, &["export", "latest"])).contains("376000"));
-    for args in [
-        &["rank", "latest"][..],
-        &["report", "main", "--terminal"],
-        &["report", "latest", "--json"],
-    ] {
-        text(&crossway(at, args));
+    let question = ["advise", "--size", "64", "--no-measure"];
+    for run in ["main", "latest"] {
+        for args in [
+            &["rank", run][..],
+            &["report", run, "--terminal"],
+            &["report", run, "--json"],
+            &["compare", run, run],
+        ] {
+            text(&crossway(at, args));
+        }
+        // These need more than a run with a pipe's throughput; they find the run nevertheless.
+        for (args, says) in [
+            (&[&question[..], &["--records", run]].concat()[..], "Question: "),
+            (&["rerun", &format!("{run}:99")], "results.jsonl"),
+            (&["profile", &format!("{run}:99")], "results.jsonl"),
+            (&["measure", "--resume", run], "out/x"),
+            (&["channel", "profile", run], "out/x"),
+        ] {
+            let output = crossway(at, args);
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8(said).expect("UTF-8");
+            assert!(said.contains(says) && !said.contains("no run"), "{args:?}: {said}");
+        }
     }
     // A single run is compared with the latest one.
     let compared = text(&crossway(at, &["compare", "main"]));
