@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossway_lab::estimate::human;
 use crossway_lab::preflight::{Finding, Severity};
-use crossway_lab::record::{Record, Span, Status};
+use crossway_lab::record::{Rates, Record, Span, Status};
 use crossway_lab::run::RunEvent;
 use crossway_report::terminal::wrap_indented;
 use crossway_report::units::{Quantity, count};
@@ -260,6 +260,11 @@ fn outcome(record: &Record) -> String {
     if let Some(figure) = figure {
         line.push_str(&format!(": {figure}"));
     }
+    if let Some(rates) = Rates::of(record) {
+        let [offered, achieved] = [rates.offered_msgs_per_s, rates.achieved_msgs_per_s]
+            .map(|rate| Quantity::MessageRate.show(rate));
+        line.push_str(&format!(", offered {offered}, achieved {achieved}"));
+    }
     if let Some(reason) = &record.reason {
         line.push_str(&format!(": {reason}"));
     }
@@ -288,7 +293,7 @@ fn left(over: u64, eta: Duration) -> String {
 }
 
 /// Says how many trials begin and how long they take, as far as that can be known: on a busy machine, they take longer.
-fn announced(trials: usize, expected_ms: u64, findings: &[Finding]) -> String {
+pub(crate) fn announced(trials: usize, expected_ms: u64, findings: &[Finding]) -> String {
     let busy = findings.iter().any(Finding::takes_cpu_time);
     let idle = if busy { " on an idle machine" } else { "" };
     format!("{}, about {}{idle}", count(trials, "trial", "trials"), human(expected_ms))

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cases::{self, Case, CaseKey};
 use crate::limits::cores_moved;
-use crate::record::Record;
+use crate::record::{Rates, Record};
 use crate::records_io::{Identity, identity};
 use crate::stats::{self, Interval, Summary, TRIALS_AT_LEAST};
 use durations::Durations;
@@ -132,6 +132,9 @@ pub struct ComparisonReport {
     /// are not included.
     #[serde(default)]
     pub without_figures: Vec<String>,
+    /// Rates of the compared cases whose messages are sent at a fixed rate.
+    #[serde(default)]
+    pub rates: Vec<RatesOfCase>,
     /// Number of cases of A that B has, too.
     #[serde(default)]
     pub matched: usize,
@@ -140,6 +143,17 @@ pub struct ComparisonReport {
     pub new_in_b: usize,
     /// Remarks on the comparison as a whole.
     pub warnings: Vec<String>,
+}
+
+/// Offered and achieved rate on both sides of a compared case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RatesOfCase {
+    /// Readable label of the case.
+    pub case: String,
+    /// The rates in A; null unless its messages are sent at a fixed rate.
+    pub a: Option<Rates>,
+    /// The rates in B.
+    pub b: Option<Rates>,
 }
 
 impl ComparisonReport {
@@ -234,6 +248,10 @@ fn compare_case(
     for figure in FIGURES {
         let (x, y) = (a.figures(|r| figure.of(r)), b.figures(|r| figure.of(r)));
         report.comparisons.extend(compare_figure(&label, figure, &x, &y, between, terms));
+    }
+    let (of_a, of_b) = (Rates::of_case(a), Rates::of_case(b));
+    if report.comparisons.len() > before && (of_a.is_some() || of_b.is_some()) {
+        report.rates.push(RatesOfCase { case: label.clone(), a: of_a, b: of_b });
     }
     if report.comparisons.len() == before {
         report.not_compared.push(format!("{label}: {}", without_figures::why_not_compared(a, b)));

@@ -4,6 +4,7 @@
 //! layouts. They are measured with every run and saved as `limits.json`, so that each figure can be compared with the
 //! limit that applies to it.
 
+pub mod bound;
 mod control;
 mod copying;
 mod exchange;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::awake;
 use crate::cases::{self, Case, CaseKey, latency};
 use crate::inputs::{Measure, Workload};
-use crate::limits::MOVED_FACTOR;
-use crate::record::{Record, Span, Status};
+use crate::limits::{MOVED_FACTOR, bound};
+use crate::record::{Rates, Record, Span, Status};
 use crate::stats::{self, Summary};
 
 /// The wait class of the ends. Mechanisms of different classes never share a ranking.
@@ -121,6 +121,13 @@ pub struct Entry {
     /// ([`crate::awake`]).
     #[serde(default)]
     pub hardly_slept: bool,
+    /// Whether the speed lies beyond the physical limit that was measured between the trials
+    /// ([`crate::limits::bound::beyond`]): either it is wrong, or the mechanism avoids a cost that the limit includes.
+    #[serde(default)]
+    pub beyond_limit: bool,
+    /// Offered rate, and the median of the achieved ones; null unless messages are sent at a fixed rate.
+    #[serde(default)]
+    pub rates: Option<Rates>,
     /// Fraction of the sent messages that were lost, for mechanisms that may lose messages; null if none was lost.
     #[serde(default)]
     pub lost_share: Option<f64>,
@@ -321,6 +328,8 @@ fn places(
                 figure: Summary::of(&case.figures(&figure))?,
                 cores_moved: case.moved() || apart,
                 hardly_slept: hardly_slept(case),
+                beyond_limit: bound::beyond(&case.good().collect::<Vec<_>>()),
+                rates: Rates::of_case(case),
                 lost_share: lost_share(case),
             })
         })

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::inputs::Load;
-use crate::record::RoleMeters;
+use crate::record::{Pacing, RoleMeters};
 use crate::samples;
 
 fn five(middle: u64) -> [u64; 5] {
@@ -209,4 +209,60 @@ fn ends_that_hardly_slept_and_lost_messages_are_marked() {
         let lost = (entry.mechanism == "posix-shm").then_some(0.47);
         assert_eq!((entry.hardly_slept, entry.lost_share), (false, lost), "{entry:?}");
     }
+}
+
+#[test]
+fn a_figure_beyond_its_limit_is_marked() {
+    let mut records = samples::trials("pipe", 64, &five(21_000), 1.0);
+    records.extend(samples::trials("sysv-shm", 64, &five(16_500), 1.0));
+    records.iter_mut().for_each(|r| r.calibration.blocking_exchange_ns = Some(20_000.0));
+    let beyond = |records: &[Record]| -> Vec<String> {
+        let entries = rank(records).rankings.remove(0).by_speed;
+        entries.into_iter().filter(|e| e.beyond_limit).map(|e| e.mechanism).collect()
+    };
+    assert_eq!(beyond(&records), ["sysv-shm"]);
+    // The limit of ends that spin is the cache line, here 100 ns.
+    records.iter_mut().for_each(|r| r.inputs.wait = Wait::Spin);
+    assert_eq!(beyond(&records), [""; 0]);
+    // A stream is bound by copies: a pipe by two, shared memory by one, or by two if they are faster.
+    for r in &mut records {
+        r.inputs.workload = Workload::Throughput;
+        r.calibration.one_copy_bytes_per_s = Some(9e9);
+        r.calibration.two_copies_bytes_per_s = Some(5e9);
+        r.throughput.as_mut().expect("throughput").bytes_per_s = 6e9;
+    }
+    assert_eq!(beyond(&records), ["pipe"]);
+    records.iter_mut().for_each(|r| r.calibration.one_copy_bytes_per_s = Some(4e9));
+    assert_eq!(beyond(&records).len(), 2);
+    // Without an interval nothing is certain.
+    assert_eq!(beyond(&records[1..9]), [""; 0]);
+}
+
+#[test]
+fn rates_of_a_paced_ranking_are_stated() {
+    let paced = |mechanism, reached| {
+        let mut records = samples::trials(mechanism, 64, &five(1000), 1.0);
+        for record in &mut records {
+            record.inputs.workload = Workload::Requests { period_ns: 1_000_000 };
+            record.inputs.reply_bytes = Some(2048);
+            record.pacing = Some(Pacing {
+                bursts: 1000,
+                late_bursts: 0,
+                drift_ns: 0,
+                intended_bits_per_s: 1_000.0 * 2048.0 * 8.0,
+                reached_bits_per_s: reached * 2048.0 * 8.0,
+                lateness_ns: None,
+            });
+        }
+        records
+    };
+    let mut records = paced("pipe", 1_000.0);
+    records.extend(paced("tcp", 992.0));
+    let entries = rank(&records).rankings.remove(0).by_speed;
+    let rates: Vec<_> = entries
+        .iter()
+        .filter_map(|e| e.rates)
+        .map(|r| (r.offered_msgs_per_s, r.achieved_msgs_per_s))
+        .collect();
+    assert_eq!(rates, [(1_000.0, 1_000.0), (1_000.0, 992.0)]);
 }

@@ -5,11 +5,13 @@
 //! figures in any order. A NaN among them indicates a bug in the caller; most functions then return `None`.
 
 pub mod bootstrap;
+mod estimate;
 pub mod two_samples;
 
 use serde::{Deserialize, Serialize};
 
 pub use bootstrap::{Interval, median_interval, ratio_interval};
+pub use estimate::Estimate;
 pub use two_samples::{MannWhitney, cliffs_delta, hodges_lehmann, mann_whitney};
 
 /// Minimum number of trials for an interval of the median. With fewer trials, even their whole range contains the true

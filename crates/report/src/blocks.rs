@@ -232,8 +232,9 @@ const POOLED: char = '°';
 const POOLED_MEANS: &str = "computed from the samples of all trials, each trial with the same weight, because at least \
                             one trial has too few samples for this percentile";
 /// Footnote mark of a figure that is better than its physical limit.
-const BEYOND: char = '†';
-const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials: either the figure is wrong, or the \
+pub const BEYOND: char = '†';
+/// Explains [`BEYOND`].
+pub const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials: either the figure is wrong, or the \
                             mechanism avoids a cost that the limit includes (see “Physical limits” in the \
                             report)";
 

@@ -1,8 +1,7 @@
 //! The machine's physical limits: levels in charts, and the limit that bounds a contender's figure.
 
-use crossway_lab::catalogue;
+use crossway_lab::limits::bound::{self, Loop, Readings};
 use crossway_lab::limits::{CopyLimit, Limits as Measured, Spread};
-use crossway_lab::rank::WaitClass;
 use crossway_lab::stats;
 
 use crate::contender::Contender;
@@ -33,15 +32,18 @@ impl Limits {
         let mut levels = Vec::new();
         // If a virtual machine's cores move, a reading before the run may be off by several times; the readings between
         // the trials are used.
-        let met: Vec<f64> =
-            summary.cases.iter().filter_map(|c| c.cache_line_ns.map(|e| e.value)).collect();
+        let met: Vec<f64> = summary
+            .cases
+            .iter()
+            .filter_map(|c| c.readings.cache_line_ns.map(|e| e.value))
+            .collect();
         let least = || {
             let pairs = limits.cache_lines.iter().filter(|p| p.a != p.b);
             pairs.map(|p| p.two_lines_ns.median).min_by(f64::total_cmp)
         };
         let line = stats::median(&met).or_else(least);
-        levels.extend(line.map(|ns| ("cache-line round trip".to_owned(), ns)));
-        let exchanges = |c: &Case| c.blocking_exchange_ns.map(|e| e.value);
+        levels.extend(line.map(|ns| (CACHE_LINE.to_owned(), ns)));
+        let exchanges = |c: &Case| c.readings.blocking_exchange_ns.map(|e| e.value);
         let bare: Vec<f64> = summary.cases.iter().filter_map(exchanges).collect();
         levels.extend(stats::median(&bare).map(|ns| (BLOCKING_EXCHANGE.to_owned(), ns)));
         levels
@@ -91,15 +93,15 @@ impl Limits {
         contender: &Contender,
         case: &Case,
     ) -> Option<(&'static str, Estimate)> {
-        if contender.discipline() == WaitClass::Blocking {
-            return case.blocking_exchange_ns.map(|ns| (BLOCKING_EXCHANGE, ns));
-        }
         // A reading during the run describes the trials better than one from before it.
         let pair = || match (&self.0, case.cpus.as_slice()) {
             (Some(limits), [a, b, ..]) => limits.two_lines_ns(*a, *b).map(single),
             _ => None,
         };
-        case.cache_line_ns.or_else(pair).map(|ns| ("cache-line round trip", ns))
+        let cache_line_ns = case.readings.cache_line_ns.or_else(pair);
+        let readings = Readings { cache_line_ns, ..case.readings };
+        let (of, ns) = readings.round_trip(contender.discipline())?;
+        Some((if of == Loop::BlockingExchange { BLOCKING_EXCHANGE } else { CACHE_LINE }, ns))
     }
 
     /// Returns the limit that bounds a contender's throughput: name and bytes per second. If two copies are faster than
@@ -110,32 +112,31 @@ impl Limits {
         contender: &Contender,
         case: &Case,
     ) -> Option<(&'static str, Estimate)> {
-        let limit = |copies: u32| {
-            let before = || {
-                let limit = self.0.as_ref()?.copy_limit(copies, case.size_bytes)?;
-                Some(single(limit.bytes_per_s.median))
-            };
-            case.copy_bytes_per_s[copies as usize - 1].or_else(before)
+        let before = |copies: u32| {
+            let limit = self.0.as_ref()?.copy_limit(copies, case.size_bytes)?;
+            Some(single(limit.bytes_per_s.median))
         };
-        let (copies, name) = copies_of(contender);
-        let own = limit(copies)?;
-        // What is reached with two copies can be reached with one; where the loop with one copy is slower, it is no
-        // limit.
-        match limit(2).filter(|two| copies == 1 && two.value > own.value) {
-            Some(two) if self.two_copies_faster(case) => {
-                Some(("two copies (faster here than one)", two))
+        let [one, two] = case.readings.copy_bytes_per_s;
+        let copy_bytes_per_s = [one.or_else(|| before(1)), two.or_else(|| before(2))];
+        let copies = bound::copies(&contender.mechanism, contender.family);
+        let (of, limit) = Readings { copy_bytes_per_s, ..case.readings }.throughput(copies)?;
+        let name = match (copies, of) {
+            (1, Loop::TwoCopies) if self.two_copies_faster(case) => {
+                "two copies (faster here than one)"
             }
-            Some(two) => Some(("two copies (as fast here as one)", two)),
-            None => Some((name, own)),
-        }
+            (1, Loop::TwoCopies) => "two copies (as fast here as one)",
+            (1, _) => "one copy",
+            _ => "two copies",
+        };
+        Some((name, limit))
     }
 
     /// Returns whether the loop with two copies is certainly faster than the loop with one. The readings between the
     /// trials decide; if there are none, those from before the run.
     fn two_copies_faster(&self, case: &Case) -> bool {
-        match (&case.copy_bytes_per_s, &self.0) {
+        match (&case.readings.copy_bytes_per_s, &self.0) {
             ([Some(one), Some(two)], _) => {
-                one.has_interval() && two.has_interval() && two.low > one.high
+                one.has_interval() && two.has_interval() && one.is_below(two)
             }
             (_, Some(limits)) => {
                 let one = limits.copy_limit(1, case.size_bytes);
@@ -157,11 +158,11 @@ impl Limits {
         let figure = metric.of(case).filter(Estimate::has_interval)?;
         match metric {
             Metric::RoundTripP50 => {
-                self.round_trip_limit(contender, case).filter(|(_, limit)| figure.high < limit.low)
+                self.round_trip_limit(contender, case).filter(|(_, limit)| figure.is_below(limit))
             }
             Metric::ByteRate | Metric::MessageRate => {
                 let bytes = Metric::ByteRate.of(case)?;
-                self.throughput_limit(contender, case).filter(|(_, limit)| bytes.low > limit.high)
+                self.throughput_limit(contender, case).filter(|(_, limit)| limit.is_below(&bytes))
             }
             _ => None,
         }
@@ -169,17 +170,9 @@ impl Limits {
 }
 
 const BLOCKING_EXCHANGE: &str = "bare blocking exchange";
+const CACHE_LINE: &str = "cache-line round trip";
 
 /// Makes an estimate from one reading taken before the run; how the limit changed during the run is unknown.
 fn single(value: f64) -> Estimate {
     Estimate { value, low: value, high: value, n: 1 }
-}
-
-/// Returns how often a contender's payload is copied, as a number and in words.
-fn copies_of(contender: &Contender) -> (u32, &'static str) {
-    let carrier = catalogue::carrier(&contender.mechanism);
-    match carrier.map_or(contender.family.copies(), |carrier| carrier.copies) {
-        1 => (1, "one copy"),
-        _ => (2, "two copies"),
-    }
 }

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use anyhow::{Context, bail, ensure};
 use crossway_lab::cases::{self, CaseKey};
 use crossway_lab::compare::{
-    Comparison, ComparisonReport, FailOn, Figure, Terms, Verdict, change, change_range, compare,
-    parse_percent,
+    Comparison, ComparisonReport, FailOn, Figure, RatesOfCase, Terms, Verdict, change,
+    change_range, compare, parse_percent,
 };
 use crossway_lab::env::{Environment, difference};
 use crossway_lab::other_work::disturbances;
-use crossway_lab::record::Record;
+use crossway_lab::record::{Rates, Record};
 use crossway_lab::records_io::{ENVIRONMENT, Loaded, read_beside, read_records};
 use crossway_lab::runs;
 use crossway_report::units::{Quantity, count};
@@ -320,6 +320,9 @@ impl Compare {
             if !grid.is_empty() {
                 println!("{}", grid.markdown());
             }
+            for rates in report.rates.iter().filter(|r| shown.iter().any(|c| c.case == r.case)) {
+                println!("- {}: {}", rates.case, rates_of(rates));
+            }
             return;
         }
         for figures in shown.chunk_by(|x, y| x.case == y.case) {
@@ -333,7 +336,11 @@ impl Compare {
                     None => notes.push((note, vec![c.figure.to_string()])),
                 }
             }
-            println!("{}\n{}", ui.paint("1", &figures[0].case), grid.text(ui));
+            println!("{}", ui.paint("1", &figures[0].case));
+            if let Some(rates) = report.rates.iter().find(|rates| rates.case == figures[0].case) {
+                ui.print_wrapped(1, &rates_of(rates));
+            }
+            println!("{}", grid.text(ui));
             for (note, of) in notes {
                 ui.print_wrapped(1, &format!("{}: {note}", of.join(", ")));
             }
@@ -371,6 +378,31 @@ impl Compare {
         }
         for failure in failures {
             ui.print_noted("31", "FAIL", failure);
+        }
+    }
+}
+
+/// Describes the rates of a case: `offered 1.00 k msg/s; achieved 1.00 k msg/s (100 %) in A, 992 msg/s (99.2 %) in B`.
+fn rates_of(case: &RatesOfCase) -> String {
+    let sides = [("A", case.a), ("B", case.b)];
+    let sides: Vec<(&str, Rates)> =
+        sides.into_iter().filter_map(|(name, rates)| Some((name, rates?))).collect();
+    let rate = |rate| Quantity::MessageRate.show(rate);
+    let achieved = |r: &Rates| {
+        format!("{} ({})", rate(r.achieved_msgs_per_s), Quantity::Share.show(r.share()))
+    };
+    match &sides[..] {
+        [(_, a), (_, b)] if a.offered_msgs_per_s == b.offered_msgs_per_s => format!(
+            "offered {}; achieved {} in A, {} in B",
+            rate(a.offered_msgs_per_s),
+            achieved(a),
+            achieved(b)
+        ),
+        sides => {
+            let side = |(name, r): &(&str, Rates)| {
+                format!("{name}: offered {}, achieved {}", rate(r.offered_msgs_per_s), achieved(r))
+            };
+            sides.iter().map(side).collect::<Vec<_>>().join("; ")
         }
     }
 }

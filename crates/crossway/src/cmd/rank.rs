@@ -7,6 +7,7 @@ use crossway_lab::other_work::disturbances;
 use crossway_lab::rank::{By, Entry, MOVED, Ranking, Speed, contender, moved_explained, rank};
 use crossway_lab::records_io::read_records;
 use crossway_report::awake::{AWAKE, awake_explained};
+use crossway_report::blocks::{BEYOND, BEYOND_MEANS};
 use crossway_report::units::{Quantity, count};
 
 use super::Run;
@@ -49,6 +50,9 @@ enum Sort {
 /// Note on mechanisms that have no rank.
 const ALL_DEGRADED: &str = "not ranked, because all trials are degraded, or most missed their rate";
 
+/// Unit of rates.
+const UNIT: &str = "msg/s";
+
 /// Width of the output in columns below which the interval of the CPU time is omitted.
 const WIDE: u16 = 92;
 
@@ -74,10 +78,16 @@ impl Run for Rank {
         }
         for ranking in &rankings.rankings {
             let grid = self.grid(ranking, ui);
+            let rates = rates(ranking);
             if self.markdown {
-                println!("### {}\n\n{}", title(ranking), grid.markdown());
+                let rates = rates.map_or(String::new(), |rates| format!("{rates}\n\n"));
+                println!("### {}\n\n{rates}{}", title(ranking), grid.markdown());
             } else {
-                println!("{}\n{}\n", ui.paint("1", &title(ranking)), grid.text(ui));
+                println!("{}", ui.paint("1", &title(ranking)));
+                if let Some(rates) = rates {
+                    ui.print_wrapped(0, &rates);
+                }
+                println!("{}\n", grid.text(ui));
             }
             for entry in &ranking.by_speed {
                 if let Some(share) = entry.lost_share {
@@ -149,6 +159,9 @@ impl Run for Rank {
         if rankings.rankings.iter().any(|r| r.by_speed.iter().any(|e| e.hardly_slept)) {
             ui.print_noted("1", &AWAKE.to_string(), &awake_explained());
         }
+        if rankings.rankings.iter().any(|r| r.by_speed.iter().any(|e| e.beyond_limit)) {
+            ui.print_noted("1", &BEYOND.to_string(), BEYOND_MEANS);
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -170,6 +183,18 @@ fn title(ranking: &Ranking) -> String {
     format!("{}: {what}", ranking.setting)
 }
 
+/// Returns the offered rate of a ranking and the range of the achieved ones: `offered 1.00 k msg/s; achieved 99.2 % (tcp)
+/// to 100 %`; `None` unless messages are sent at a fixed rate.
+fn rates(ranking: &Ranking) -> Option<String> {
+    let shares = || ranking.by_speed.iter().filter_map(|e| Some((name(e), e.rates?.share())));
+    let offered = ranking.by_speed.iter().find_map(|e| e.rates)?.offered_msgs_per_s;
+    let (slowest, least) = shares().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (_, most) = shares().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let [least, most] = [least, most].map(|share| Quantity::Share.show(share));
+    let achieved = if least == most { most } else { format!("{least} ({slowest}) to {most}") };
+    Some(format!("offered {}; achieved {achieved}", Quantity::MessageRate.show(offered)))
+}
+
 impl Rank {
     fn grid(&self, ranking: &Ranking, ui: &Ui) -> Grid {
         let quantity = match ranking.speed {
@@ -180,7 +205,7 @@ impl Rank {
         let mut heads = vec![
             ("rank", Align::Right),
             ("mechanism", Align::Left),
-            ("speed", Align::Right),
+            (if quantity == Quantity::MessageRate { UNIT } else { "speed" }, Align::Right),
             ("95 % interval", Align::Right),
             ("CPU rank", Align::Right),
             ("per CPU-s", Align::Right),
@@ -191,10 +216,13 @@ impl Rank {
         let mut grid = Grid::new(heads);
         for (speed, cpu) in self.rows(ranking) {
             let Some(either) = speed.or(cpu) else { continue };
-            let mark: String = [(either.cores_moved, MOVED), (either.hardly_slept, AWAKE)]
-                .into_iter()
-                .filter_map(|(is, mark)| is.then_some(mark))
-                .collect();
+            let marks = [
+                (either.cores_moved, MOVED),
+                (either.beyond_limit, BEYOND),
+                (either.hardly_slept, AWAKE),
+            ];
+            let mark: String =
+                marks.into_iter().filter_map(|(is, mark)| is.then_some(mark)).collect();
             let tone = |entry: Option<&Entry>| match entry {
                 Some(entry) if entry.rank == Some(1) => Tone::Good,
                 _ => Tone::Plain,
@@ -202,13 +230,15 @@ impl Rank {
             let cells = |entry: Option<&Entry>, quantity: Quantity| {
                 let Some(entry) = entry else { return ["–"; 3].map(str::to_owned) };
                 let figure = &entry.figure;
-                [
+                let texts = [
                     entry.rank.map_or("–".to_owned(), |rank| rank.to_string()),
                     quantity.show(figure.median),
                     figure.interval.map_or(count(figure.n, "trial", "trials"), |i| {
                         quantity.show_interval(figure.median, i.low, i.high)
                     }),
-                ]
+                ];
+                // The head of the column has the unit, so that an interval fits one line.
+                texts.map(|text| text.replace(&format!(" {UNIT}"), ""))
             };
             let [place, value, interval] = cells(speed, quantity);
             let mut row = vec![

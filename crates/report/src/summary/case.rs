@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crossway_lab::cases::{counts, good};
 use crossway_lab::inputs::Workload;
+use crossway_lab::limits::bound::Readings;
 use crossway_lab::record::{IfaceMeters, LOCAL, Latency, Record, Span};
 
 use super::{BesideSummary, Key};
@@ -168,13 +169,8 @@ pub struct Case {
     /// Whether the cores of the case's roles changed during the run or differ from those of competing cases, judged by
     /// the cache-line round trip. If so, the rank of the case may be due to the machine.
     pub cores_moved: bool,
-    /// Cache-line round trip between the roles' cores, measured before each trial, nanoseconds.
-    pub cache_line_ns: Option<Estimate>,
-    /// Time of a bare blocking exchange between the roles' CPUs, measured between the trials, nanoseconds.
-    pub blocking_exchange_ns: Option<Estimate>,
-    /// Throughput of a loop with one copy and of one with two, between the roles' CPUs, measured between the trials,
-    /// bytes per second.
-    pub copy_bytes_per_s: [Option<Estimate>; 2],
+    /// Readings between the trials of the loops that bound the case's figures.
+    pub readings: Readings,
     /// Logical CPU of each role in the last trial.
     pub cpus: Vec<u32>,
     /// Values read back from the system in the last trial, by name.
@@ -304,12 +300,7 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
         fairness,
         beside: BesideSummary::all(&used),
         cores_moved: false,
-        cache_line_ns: over(&|r| r.calibration.cache_line_before_ns),
-        blocking_exchange_ns: over(&|r| r.calibration.blocking_exchange_ns),
-        copy_bytes_per_s: [
-            over(&|r| r.calibration.one_copy_bytes_per_s),
-            over(&|r| r.calibration.two_copies_bytes_per_s),
-        ],
+        readings: Readings::of(&used),
         cpus: last.map(|r| r.inputs.cpus.clone()).unwrap_or_default(),
         facts: last.map(|r| r.facts.clone()).unwrap_or_default(),
     }
