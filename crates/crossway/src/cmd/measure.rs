@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use crossway_lab::case::{self, Case};
+use crossway_lab::env::Environment;
 use crossway_lab::estimate;
 use crossway_lab::goals::{self, GoalVerdict};
 use crossway_lab::launcher::Launcher;
@@ -24,7 +25,7 @@ use super::faults;
 use super::moves;
 use super::report::Report;
 use crate::args::{self, Filters, RUN};
-use crate::progress::Progress;
+use crate::progress::{Progress, announced};
 use crate::ui::{self, Ui};
 
 /// Measure the mechanisms that a plan selects; write records and a report
@@ -315,7 +316,7 @@ impl Measure {
             }
             .into());
         }
-        let preview = self.dry_run.then(|| Preview::of(&cases));
+        let preview = self.dry_run.then(|| Preview::of(&cases)).transpose()?;
         match (self.json, &preview) {
             (true, None) => ui.print_json(&cases.iter().map(Case::full_id).collect::<Vec<_>>())?,
             (true, Some(preview)) => ui.print_json(preview)?,
@@ -339,9 +340,9 @@ struct Preview {
     trials: u64,
     skipped: usize,
     expected_ms: u64,
-    /// Whether `expected_ms` assumes that paced cases reach their rates.
+    /// The trials and the time that they take, in words.
     #[serde(skip)]
-    paced: bool,
+    announced: String,
 }
 
 #[derive(Serialize)]
@@ -354,15 +355,29 @@ struct PreviewCase {
 }
 
 impl Preview {
-    fn of(cases: &[Case]) -> Preview {
+    fn of(cases: &[Case]) -> anyhow::Result<Preview> {
         let obstacles = run::survey(cases);
         let open = || cases.iter().zip(&obstacles).filter(|(_, o)| o.is_none()).map(|(c, _)| c);
         let ms = |c: &Case| u64::from(c.inputs.trials) * estimate::trial_ms(&c.inputs);
-        Preview {
-            trials: open().map(|c| u64::from(c.inputs.trials)).sum(),
+        let trials = open().map(|c| u64::from(c.inputs.trials)).sum();
+        let expected_ms = match trials {
+            0 => 0,
+            _ => estimate::START_MS + open().map(ms).sum::<u64>(),
+        };
+        let announced = match trials {
+            0 => "nothing would be measured".to_owned(),
+            _ => {
+                let findings = run::findings_before(&Environment::take()?, cases);
+                let paced = open().any(|c| c.inputs.workload.facts().paced());
+                let rates = if paced { " if the offered rates are achieved" } else { "" };
+                format!("{}{rates}", announced(trials as usize, expected_ms, &findings))
+            }
+        };
+        Ok(Preview {
+            trials,
             skipped: obstacles.iter().flatten().count(),
-            paced: open().any(|c| c.inputs.workload.facts().paced()),
-            expected_ms: estimate::START_MS + open().map(ms).sum::<u64>(),
+            expected_ms,
+            announced,
             cases: cases
                 .iter()
                 .zip(obstacles)
@@ -372,7 +387,7 @@ impl Preview {
                     remedy: obstacle.map(|o| o.remedy),
                 })
                 .collect(),
-        }
+        })
     }
 
     fn print(&self, ui: &Ui) -> std::io::Result<()> {
@@ -389,12 +404,10 @@ impl Preview {
         }
         writeln!(
             out,
-            "{} ({} skipped); {}, about {}{}",
+            "{} ({} skipped); {}",
             count(self.cases.len(), "case", "cases"),
             self.skipped,
-            count(self.trials as usize, "trial", "trials"),
-            estimate::human(self.expected_ms),
-            if self.paced { " if the offered rates are achieved" } else { "" }
+            self.announced
         )?;
         out.flush()
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crossway_lab::plan::Plan;
-use crossway_lab::record::Status;
+use crossway_lab::record::{Record, Status};
 use serde_json::Value;
 
 use super::place::Place;
@@ -68,9 +68,46 @@ fn a_dry_run_knows_what_the_run_will_skip() {
 }
 
 /// Returns whether a case was skipped because its first trial turned out to be impossible after it had started, which a
-/// dry run cannot predict.
-fn tried_in_vain(record: &crossway_lab::record::Record) -> bool {
-    record.inputs.order > 0 || record.mechanism_version.is_some()
+/// dry run cannot predict. The cost of the harness is determined when a trial starts.
+fn tried_in_vain(record: &Record) -> bool {
+    record.calibration.harness.is_some()
+}
+
+#[test]
+fn a_dry_run_that_would_measure_nothing_says_so() {
+    let plan = "[group.all]\nmechanisms = \"signal\"\nworkload = \"throughput\"\nsize_bytes = \"64 KiB\"\n";
+    let place = Place::new(plan);
+    let said = place.measure(&["--dry-run"]);
+    assert_success(&said);
+    let said = String::from_utf8_lossy(&said.stdout);
+    assert!(said.ends_with("1 case (1 skipped); nothing would be measured\n"), "{said}");
+    let json = place.measure(&["--dry-run", "--json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&json["trials"], &json["expected_ms"]), (&Value::from(0), &Value::from(0)));
+}
+
+#[test]
+fn a_dry_run_on_a_busy_machine_estimates_for_an_idle_one() {
+    let place = Place::new(&TINY.replace("\"unpinned\"", "\"same-core\""));
+    // Busy for as long as the dry run watches, whatever the scheduler does: two loops per CPU.
+    let loops = 2 * std::thread::available_parallelism().unwrap().get();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let busy = || {
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    };
+    let said = std::thread::scope(|scope| {
+        for _ in 0..loops {
+            scope.spawn(busy);
+        }
+        let dry = place.measure(&["--dry-run"]);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        dry
+    });
+    assert_success(&said);
+    let said = String::from_utf8_lossy(&said.stdout);
+    assert!(said.ends_with(" s on an idle machine\n"), "{said}");
 }
 
 #[test]
@@ -81,7 +118,16 @@ fn long_work_says_how_long_it_takes_and_in_detail_what_came_of_each_trial() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("2 trials, about ") && said.contains("records go to out/"), "{said}");
     assert_eq!(said.matches("tiny/pipe/ping-pong/64/block/unpinned, trial ").count(), 2, "{said}");
-    assert!(said.contains(": p50 "), "{said}");
+    assert!(said.contains(": p50 ") && !said.contains("offered"), "{said}");
+    let place = Place::new(
+        "[group.a]\nmechanisms = \"pipe\"\nworkload = [{ paced = { burst_bytes = 64, period_us = 1000 } }, { requests = { period_ns = \
+         1000000 } }]\nsize_bytes = 64\nplacement = \"unpinned\"\ntrials = 1\nwarmup_ms = 1\nmeasure_ms = 20\n",
+    );
+    let output = place.measure(&["-v"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    // A busy machine may slow the trials down; what is offered stays the same.
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(said.matches(", offered 1.00 k msg/s, achieved ").count(), 2, "{said}");
 }
 
 #[test]

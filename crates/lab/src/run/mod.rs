@@ -210,7 +210,7 @@ pub fn measure(
         let hosts = run.testbeds.environments();
         let environment = RunEnvironment { here: Environment::take()?, hosts };
         run.folder.write_beside(records_io::ENVIRONMENT, &environment)?;
-        findings = preflight::check(&environment.here, &Activity::sample(WATCH), &need(&cases));
+        findings = findings_before(&environment.here, &cases);
         findings.iter_mut().for_each(|f| f.continued = options.resume.is_some());
         run.findings = Some(findings.clone());
         limits_beside(&run.folder, &topology, &cases, &mut tell)?;
@@ -259,6 +259,11 @@ fn limits_beside(
             Ok(())
         }
     }
+}
+
+/// The conditions of this machine that would distort a run of these cases. Watches the machine for a moment.
+pub fn findings_before(here: &Environment, cases: &[Case]) -> Vec<Finding> {
+    preflight::check(here, &Activity::sample(WATCH), &need(cases))
 }
 
 /// What the run needs from the machine.
