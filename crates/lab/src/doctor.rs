@@ -141,8 +141,7 @@ fn guest_registers() -> Item {
     if registers != GuestRegisters::Hidden {
         return ready(CheckKind::Facility, "guest-registers", about, how);
     }
-    let remedy = "sudo apt-get install gcc, then build crossway again".to_owned();
-    missing(CheckKind::Facility, "guest-registers", about, how, remedy)
+    missing(CheckKind::Facility, "guest-registers", about, how, GuestRegisters::remedy())
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ pub mod profile;
 pub mod rank;
 pub mod record;
 pub mod records_io;
+pub mod registers;
 pub mod role;
 mod role_context;
 mod role_layout;

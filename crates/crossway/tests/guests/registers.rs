@@ -58,6 +58,27 @@ fn programs_without_an_environment_keep_their_registers_also_with_amx() {
 }
 
 #[test]
+fn the_doctor_says_truly_why_guests_lose_registers() {
+    let output = Command::new(CROSSWAY)
+        .args(["doctor", "--json"])
+        .env("CROSSWAY_GUEST_REGISTERS", "hidden")
+        .output()
+        .unwrap();
+    let items: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let row = items.iter().find(|item| item["name"] == "guest-registers").expect("a row");
+    assert_eq!(row["ready"], false, "{row}");
+    let why = row["why"].as_str().unwrap();
+    if why.contains("built without a C compiler") {
+        eprintln!(
+            "SKIP a machine that need not hide registers: the build had no C compiler; install gcc"
+        );
+        return;
+    }
+    assert!(why.starts_with("CROSSWAY_GUEST_REGISTERS=hidden hides the registers"), "{why}");
+    assert_eq!(row["remedy"], "unset CROSSWAY_GUEST_REGISTERS");
+}
+
+#[test]
 fn a_guest_that_loses_registers_says_so_and_still_listens_by_sctp() {
     let tgl = own("tgl");
     let Some((_guest, record)) = boot_with("hidden", &tgl) else { return };
@@ -68,6 +89,27 @@ fn a_guest_that_loses_registers_says_so_and_still_listens_by_sctp() {
     }
     let listed = said(&["guest", "list", "--json"]);
     assert!(listed.contains(&tgl), "{listed}");
+    if names.is_string() {
+        let table = said(&["guest", "list"]);
+        let row = table.lines().find(|line| line.contains(&tgl)).expect("a row");
+        assert!(row.contains("LOST: "), "{table}");
+        // This program uses such registers itself, so it measures nothing there, neither alone nor between hosts.
+        let alone = exec(&tgl, &format!("{CROSSWAY} measure --trials 1 --out /run/o"));
+        let prefix = format!("{CROSSWAY} guest exec {tgl} --");
+        let dir = tempfile::tempdir().unwrap();
+        let between = Command::new(CROSSWAY)
+            .args(["measure", "--hosts", &format!("local,{prefix}")])
+            .args(["--agent-program", CROSSWAY, "--trials", "1", "-f", "tcp/*"])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        for refused in [alone, between] {
+            assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+            let why = errors(&refused);
+            assert!(why.contains("nothing can be measured in this guest"), "{why}");
+            assert!(why.contains("crossway doctor"), "{why}");
+        }
+    }
     let listen = "import socket; socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132).listen()";
     let output = crossway(&["guest", "exec", &tgl, "--", "python3", "-c", listen]);
     assert!(output.status.success(), "{output:?}");

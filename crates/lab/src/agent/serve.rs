@@ -19,6 +19,7 @@ use crate::control::{Answer, ControlError, Order};
 use crate::env::Environment;
 use crate::launcher::{LaunchError, Launcher, RoleProcess};
 use crate::meters::HostMeter;
+use crate::registers::RegistersLost;
 use crate::{calibrate, catalogue};
 
 /// The reason why an agent exits with an error.
@@ -34,6 +35,8 @@ enum AgentError {
     OtherVersion { own: Version, other: Version },
     #[error("this agent was not started by crossway: it received '{0}'")]
     NoController(String),
+    #[error("{0}")]
+    Registers(#[from] RegistersLost),
     #[error("{0}")]
     Control(#[from] ControlError),
     #[error("{0}")]
@@ -58,6 +61,7 @@ fn serve() -> Result<(), AgentError> {
     if stdin.is_terminal() {
         return Err(AgentError::Terminal);
     }
+    RegistersLost::check()?;
     let dup = |fd: BorrowedFd<'_>, what| {
         fd.try_clone_to_owned().map_err(|e| OsError::new("dup", what, e))
     };

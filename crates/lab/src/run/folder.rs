@@ -17,6 +17,7 @@ use crate::plan::{Plan, PlanError};
 use crate::preflight::Finding;
 use crate::record::Record;
 use crate::records_io::{self, RESULTS, ReadError};
+use crate::registers::RegistersLost;
 use crate::run_info::{RUN, RunInfo};
 
 pub(crate) const PLAN: &str = "plan.toml";
@@ -33,6 +34,9 @@ pub enum RunError {
         /// Whether hosts were named on the command line.
         hosts: bool,
     },
+    /// This is a guest whose kernel does not preserve the registers that this program uses.
+    #[error("{0}")]
+    Registers(#[from] RegistersLost),
     /// The folder is not a run.
     #[error("{}: cannot continue this run: {why}; name a folder that `crossway measure` wrote", dir.display())]
     NoRun {

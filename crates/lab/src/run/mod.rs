@@ -36,6 +36,7 @@ use crate::plan::Plan;
 use crate::preflight::{self, Activity, Finding, Need};
 use crate::record::{HostRef, Record, Status};
 use crate::records_io;
+use crate::registers::RegistersLost;
 use crate::testbed::Testbed;
 
 /// How long CPU activity is sampled before the run.
@@ -142,6 +143,7 @@ pub fn measure(
     launcher: &Launcher,
     mut tell: impl FnMut(RunEvent<'_>),
 ) -> Result<Summary, RunError> {
+    RegistersLost::check()?;
     let topology = Topology::read()?;
     let cases = case::expand(plan, &topology, &options.filters);
     if cases.is_empty() {

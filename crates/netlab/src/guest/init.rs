@@ -19,6 +19,7 @@ use crossway_sys::xstate;
 use super::frame::{Frame, Lane, PREAMBLE};
 use super::message::{ExecRequest, GuestFacts, Interface, Outcome, Setup};
 use super::modules::Modules;
+use super::registers::LOST;
 use super::relay::{CountingReader, Place, Window, Wire, lock, pump, sink};
 use super::{LINE, MODULES_DIR, SETUP_VARIABLE};
 use crate::tool;
@@ -83,6 +84,9 @@ fn set_up() -> Result<GuestFacts, String> {
     }
     attach(setup.interface.as_ref())?;
     facts.string_functions = check_string_functions();
+    if let Some(why) = &facts.string_functions {
+        fs::write(LOST, why).map_err(|e| format!("{LOST}: {e}"))?;
+    }
     let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
     let seconds = uptime.split(' ').next().and_then(|s| s.parse::<f64>().ok()).unwrap_or(0.0);
     facts.ready_after_ms = (seconds * 1000.0) as u64;
@@ -123,6 +127,7 @@ fn check_string_functions() -> Option<String> {
     match (status.code(), status.signal()) {
         (Some(0), _) if said == RIGHT => None,
         (_, Some(signal)) => Some(format!("the check was killed by signal {signal}")),
+        _ if said.trim().is_empty() => Some("the check printed nothing".to_owned()),
         _ => Some(said),
     }
 }

@@ -29,7 +29,7 @@ pub use keeper::run_guest_keeper;
 pub use message::GuestFacts;
 pub(crate) use record::remove_abandoned;
 pub use record::{GuestPlace, GuestRecord};
-pub use registers::GuestRegisters;
+pub use registers::{GuestRegisters, registers_lost};
 pub use subcommand::run_guest_subcommand;
 
 use crate::network::Network;

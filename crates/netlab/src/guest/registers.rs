@@ -57,9 +57,23 @@ impl GuestRegisters {
                 "the state of a CPU with tile registers is emulated; a preloaded library completes it"
                     .to_owned()
             }
+            GuestRegisters::Hidden if bytes <= MAX_KERNEL_BYTES => format!(
+                "{VARIABLE}=hidden hides the registers beyond SSE from the guest's kernel, although this CPU's extended state ({bytes} bytes) would fit into its buffer ({MAX_KERNEL_BYTES} bytes)"
+            ),
+            GuestRegisters::Hidden if xstate::has_relay() => format!(
+                "{VARIABLE}=hidden hides the registers beyond SSE from the guest's kernel, although crossway has the library that preserves them"
+            ),
             GuestRegisters::Hidden => format!(
                 "this CPU's extended state ({bytes} bytes) exceeds the buffer of the guest's kernel ({MAX_KERNEL_BYTES} bytes), and crossway was built without a C compiler"
             ),
+        }
+    }
+
+    /// The step that preserves the registers where they are hidden.
+    pub fn remedy() -> String {
+        match xstate::has_relay() || xstate::extended_state_bytes() <= MAX_KERNEL_BYTES {
+            true => format!("unset {VARIABLE}"),
+            false => "sudo apt-get install gcc, then build crossway again".to_owned(),
         }
     }
 
@@ -71,6 +85,16 @@ impl GuestRegisters {
             GuestRegisters::Kernel | GuestRegisters::Hidden => None,
         }
     }
+}
+
+/// File in a guest that says that its kernel does not preserve the registers beyond SSE, and what the check at its boot
+/// found.
+pub(super) const LOST: &str = "/run/crossway-registers-lost";
+
+/// What the check of registers found when this guest booted; `None` if its kernel preserves them, or if this process is
+/// not in a guest. This program uses wide registers itself, so no result of it can be trusted where they are lost.
+pub fn registers_lost() -> Option<String> {
+    std::fs::read_to_string(LOST).ok()
 }
 
 /// Environment setting (`NAME=VALUE`) that stops the C library of programs in a guest from using registers that the
