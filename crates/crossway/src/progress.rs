@@ -21,6 +21,9 @@ const ESTIMATE_FROM: u64 = 3;
 /// Minimum time between two progress lines if there is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
 
+/// The environment variable that replaces this time for tests, in milliseconds.
+const EVERY_VARIABLE: &str = "CROSSWAY_PROGRESS_MS";
+
 /// Shows a run's events on standard error.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
@@ -42,18 +45,21 @@ struct Lines {
     unit: &'static str,
     begun: Instant,
     last: Instant,
+    /// Minimum time between two lines.
+    every: Duration,
 }
 
 impl Lines {
     fn new(unit: &'static str) -> Self {
         let now = Instant::now();
-        Lines { unit, begun: now, last: now }
+        let ms = std::env::var(EVERY_VARIABLE).ok().and_then(|ms| ms.parse().ok());
+        Lines { unit, begun: now, last: now, every: ms.map_or(EVERY, Duration::from_millis) }
     }
 
     /// Returns a progress line, given that `over` of `all` units are finished; `None` if all are finished, or if less
     /// than `every` has passed since the last line or the start.
-    fn after(&mut self, over: u64, all: u64, every: Duration) -> Option<String> {
-        if self.last.elapsed() < every || over >= all {
+    fn after(&mut self, over: u64, all: u64) -> Option<String> {
+        if self.last.elapsed() < self.every || over >= all {
             return None;
         }
         self.last = Instant::now();
@@ -87,7 +93,7 @@ impl Steps {
         self.bar.set_length(all);
         self.bar.set_position(over);
         self.bar.set_message(name.to_owned());
-        if let Some(line) = self.lines.as_mut().and_then(|lines| lines.after(over, all, EVERY)) {
+        if let Some(line) = self.lines.as_mut().and_then(|lines| lines.after(over, all)) {
             eprintln!("{line}");
         }
     }
@@ -227,7 +233,7 @@ impl Progress {
         }
         self.over += 1;
         let (over, all) = (self.over, self.trials);
-        if let Some(line) = self.lines.as_mut().and_then(|lines| lines.after(over, all, EVERY)) {
+        if let Some(line) = self.lines.as_mut().and_then(|lines| lines.after(over, all)) {
             eprintln!("{line}");
         }
     }
@@ -326,14 +332,16 @@ mod tests {
 
     #[test]
     fn a_line_says_how_far_the_work_is_only_when_one_is_due() {
-        let mut lines = Lines::new("trials");
-        assert_eq!(lines.after(1, 4, EVERY), None);
-        assert_eq!(lines.after(1, 4, Duration::ZERO).unwrap(), "1 of 4 trials");
-        let line = lines.after(3, 4, Duration::ZERO).unwrap();
+        let mut lines = Lines { every: EVERY, ..Lines::new("trials") };
+        assert_eq!(lines.after(1, 4), None);
+        lines.every = Duration::ZERO;
+        assert_eq!(lines.after(1, 4).unwrap(), "1 of 4 trials");
+        let line = lines.after(3, 4).unwrap();
         assert!(line.starts_with("3 of 4 trials, about"), "{line}");
         // The result follows the last one, so no line is due.
-        assert_eq!(lines.after(4, 4, Duration::ZERO), None);
-        let faults = Lines::new("faults").after(0, 900, Duration::ZERO).unwrap();
+        assert_eq!(lines.after(4, 4), None);
+        let mut faults = Lines { every: Duration::ZERO, ..Lines::new("faults") };
+        let faults = faults.after(0, 900).unwrap();
         assert_eq!(faults, "0 of 900 faults");
     }
 }

@@ -131,6 +131,24 @@ fn long_work_says_how_long_it_takes_and_in_detail_what_came_of_each_trial() {
 }
 
 #[test]
+fn long_work_says_in_a_pipe_how_far_it_is() {
+    let place = Place::new(TINY);
+    let measured = |every_ms| {
+        let mut command = place.command(&["measure", "plan.toml", "-f", "pipe/throughput/"]);
+        let output = command.env("CROSSWAY_PROGRESS_MS", every_ms).output().unwrap();
+        assert_success(&output);
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    // A line after each of the six trials except the last, after which the result follows.
+    let said = measured("0");
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains(" of 6 trials")).collect();
+    assert_eq!(lines.len(), 5, "{said}");
+    assert_eq!(lines[..2], ["1 of 6 trials", "2 of 6 trials"], "{said}");
+    assert!(lines[4].starts_with("5 of 6 trials, about ") && lines[4].ends_with(" left"), "{said}");
+    assert!(!measured("600000").contains(" of 6 trials"));
+}
+
+#[test]
 fn what_is_printed_around_a_run_fits_the_terminal() {
     let place = Place::new(TINY);
     let mut command = place.command(&["measure", "plan.toml", "-f", "pipe/ping-pong/64/"]);

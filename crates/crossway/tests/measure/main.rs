@@ -59,6 +59,7 @@ fn a_tiny_plan_becomes_verified_records_and_nothing_stays_behind() {
         assert!(record.throughput.unwrap().msgs_per_s > 0.0);
         assert_eq!(record.roles.len(), 2);
         assert!(record.roles.iter().all(|r| r.user_ns + r.system_ns > 0));
+        assert!(record.calibration.harness.is_some(), "{}", record.case);
         if record.case.contains("ping-pong") {
             let latency = &record.latency_ns[0];
             assert_eq!(

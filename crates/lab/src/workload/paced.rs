@@ -9,7 +9,7 @@ use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
 use super::throughput::{acknowledge, end_lossy, receive_lossy};
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, PaceSeen, Window};
-use crate::inputs::{Span, messages_per_burst};
+use crate::inputs::{Inputs, Span, messages_per_burst};
 use crate::role_context::{Distribution, RoleContext, RoleError};
 
 /// A burst counts as late if it begins later than this, in nanoseconds, or than a tenth of the period, whichever is
@@ -165,7 +165,7 @@ fn send_by<M: Mechanism, P: Put>(
     window: &Window,
     pace: &Pace,
 ) -> Result<Outcome, RoleError> {
-    let spin_ahead_ns = if owns_a_core(context) { SPIN_AHEAD_NS } else { 0 };
+    let spin_ahead_ns = if owns_a_core(&context.task.inputs) { SPIN_AHEAD_NS } else { 0 };
     let RoleContext { channels, source, scratch, .. } = context;
     let (tx, _) = &mut channels[0];
     let bursts = window.messages.div_ceil(pace.messages_per_burst);
@@ -192,8 +192,7 @@ fn send_by<M: Mechanism, P: Put>(
 
 /// Whether the sender may spin before bursts, because it already spins for its mechanism and its peer runs on another
 /// CPU.
-pub(super) fn owns_a_core<M: Mechanism>(context: &RoleContext<M>) -> bool {
-    let inputs = &context.task.inputs;
+pub(super) fn owns_a_core(inputs: &Inputs) -> bool {
     inputs.wait == Wait::Spin && matches!(inputs.cpus[..], [a, b] if a != b)
 }
 
@@ -241,7 +240,26 @@ pub(super) fn receive<M: Mechanism>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::histogram;
+    use crate::{histogram, samples};
+
+    #[test]
+    fn only_a_sender_that_spins_on_a_core_of_its_own_spins_before_bursts() {
+        let owns = |wait, cpus: &[u32]| {
+            let mut inputs = samples::ping_pong("pipe", 64, 0, 1000, 1.0).inputs;
+            (inputs.wait, inputs.cpus) = (wait, cpus.to_vec());
+            owns_a_core(&inputs)
+        };
+        assert!(owns(Wait::Spin, &[0, 1]));
+        for (wait, cpus) in [
+            (Wait::Spin, &[0, 0][..]),
+            (Wait::Spin, &[]),
+            (Wait::Block, &[0, 1]),
+            (Wait::Block, &[0, 0]),
+            (Wait::Hybrid { spin_us: 20 }, &[0, 1]),
+        ] {
+            assert!(!owns(wait, cpus), "{wait:?} {cpus:?}");
+        }
+    }
 
     #[test]
     fn a_burst_behind_a_slow_one_is_late_but_not_by_the_senders_doing() {

@@ -33,7 +33,7 @@ fn ask_by<M: Mechanism, P: Put>(
     window: &Window,
     pace: &Pace,
 ) -> Result<Outcome, RoleError> {
-    let spin_ahead_ns = if owns_a_core(context) { SPIN_AHEAD_NS } else { 0 };
+    let spin_ahead_ns = if owns_a_core(&context.task.inputs) { SPIN_AHEAD_NS } else { 0 };
     let len = context.receive_len();
     let RoleContext { channels, source, scratch, checkers, .. } = context;
     let (tx, rx) = &mut channels[0];
