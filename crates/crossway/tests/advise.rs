@@ -246,6 +246,16 @@ fn has_two_cores(test: &str) -> bool {
 }
 
 #[test]
+fn a_language_that_no_contender_declares_is_noted() {
+    let asked = ["--size", "64", "--no-measure", "--records", RECORDS, "--require"];
+    for (language, noted) in [("language=zzz", true), ("language=rust", false)] {
+        let (_, out, err) = advise(&[&asked[..], &[language]].concat());
+        let one_line = out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(one_line.contains("names the language zzz"), noted, "{out}{err}");
+    }
+}
+
+#[test]
 fn ends_that_hardly_slept_are_named_in_the_answer_and_its_page() {
     if !has_two_cores("ends_that_hardly_slept_are_named_in_the_answer_and_its_page") {
         return;
