@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{
     IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
 };
-use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer, V2Serializer};
 
 use crate::record::{Latency, Span};
 
@@ -86,7 +86,8 @@ pub fn write_log(
     wall_ns: u64,
     histograms: &[(Span, Histogram<u64>)],
 ) -> std::io::Result<()> {
-    let mut serializer = V2Serializer::new();
+    // Other readers of interval logs expect compressed histograms.
+    let mut serializer = V2DeflateSerializer::new();
     let started = UNIX_EPOCH + Duration::from_millis(started_unix_ms);
     let mut log = IntervalLogWriterBuilder::new()
         .add_comment("Crossway; values in nanoseconds")
@@ -157,6 +158,14 @@ mod tests {
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].0, "set-up");
         assert_eq!(read[0].1, h);
+        // The cookie of a compressed histogram, which the readers of other languages require.
+        let text = String::from_utf8(log).unwrap();
+        let encoded = text.lines().last().unwrap().rsplit(',').next().unwrap();
+        let bytes = BASE64_STANDARD.decode(encoded).unwrap();
+        assert_eq!(bytes[..4], [0x1c, 0x84, 0x93, 0x14]);
+        // Logs of earlier versions contain uncompressed ones.
+        let old = text.replace(encoded, &encode(&h));
+        assert_eq!(read_log(old.as_bytes())[0].1, h);
         assert_eq!(decode("xx"), None);
     }
 

@@ -79,6 +79,11 @@ impl Activity {
         times.busy_within(self.span_ns) as f64 / (self.span_ns as f64).max(1.0)
     }
 
+    /// The share of their time for which the busiest CPU worked.
+    fn busiest_share(&self) -> f64 {
+        self.passed.per_cpu.keys().map(|cpu| self.busy_share(*cpu)).fold(0.0, f64::max)
+    }
+
     fn steal_share(&self) -> f64 {
         self.passed.total.steal_ns as f64 / (self.passed.total.total_ns() as f64).max(1.0)
     }
@@ -148,7 +153,8 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
     let allowed = env.topology.allowed();
     if let Some(load) = env.load {
         let per_cpu = load.one_min / env.topology.cpus.len().max(1) as f64;
-        if per_cpu > BUSY_SHARE {
+        // The average covers the last minute, and so the run before this one: it is no proof of work that goes on.
+        if per_cpu > BUSY_SHARE && activity.busiest_share() > BUSY_SHARE {
             let what = format!(
                 "the load average is {:.2} ({per_cpu:.2} per CPU): other programs compete for the CPUs",
                 load.one_min
@@ -335,7 +341,10 @@ mod tests {
         env.virtualisation.hypervisor = Some("KVM".to_owned());
         env.memory.available_bytes = Some(1 << 20);
         env.topology.gaps.push("cpu0: its caches are not listed".to_owned());
-        let found = check(&env, &Activity::default(), &need());
+        let times = CpuTimes { user_ns: 99, idle_ns: 1, ..CpuTimes::default() };
+        let mut activity = Activity { span_ns: 100, ..Activity::default() };
+        activity.passed.per_cpu = [(3, times)].into();
+        let found = check(&env, &activity, &need());
         let mut names = about(&found);
         names.sort_unstable();
         let wanted = [
@@ -353,6 +362,13 @@ mod tests {
         assert_eq!(names, wanted);
         assert!(found.iter().all(|f| !f.next_step.is_empty()));
         assert!(found.is_sorted_by_key(|f| std::cmp::Reverse(f.severity)), "most severe first");
+    }
+
+    #[test]
+    fn the_load_average_of_work_that_has_ended_is_no_warning() {
+        let mut env = quiet();
+        env.load = Some(LoadAverage { one_min: 9.0, five_min: 0.0, fifteen_min: 0.0, runnable: 1 });
+        assert_eq!(check(&env, &Activity::default(), &need()), []);
     }
 
     #[test]

@@ -304,7 +304,7 @@ fn raising_queue_limit(message_bytes: usize, (_, maximum): (u64, u64)) -> String
 
 /// Returns the commands that make messages of `len` bytes possible, given the value and the maximum of RLIMIT_MSGQUEUE.
 fn raising_message_size(len: usize, queue_limits: (u64, u64)) -> String {
-    let mut text = format!("run as root: sysctl -w fs.mqueue.msgsize_max={len} (at most 16777216)");
+    let mut text = format!("run as root: sysctl -w fs.mqueue.msgsize_max={len}");
     if queue_limits.0 < least_queue_limit(len) {
         text.push_str(&format!("; then {}", raising_queue_limit(len, queue_limits)));
     }
@@ -391,7 +391,7 @@ mod tests {
         let usual = (819_200, 819_200);
         assert_eq!(
             raising_message_size(65_536, usual),
-            "run as root: sysctl -w fs.mqueue.msgsize_max=65536 (at most 16777216)"
+            "run as root: sysctl -w fs.mqueue.msgsize_max=65536"
         );
         let large = raising_message_size(1 << 20, usual);
         assert!(

@@ -62,7 +62,7 @@ pub(crate) fn unchecked(records: &[Record]) -> Option<String> {
     (open > 0).then(|| {
         format!(
             "It is unknown for {open} of {} whether the virtual CPUs moved to other cores during a trial: this is only \
-             checked if two ends are pinned to different CPUs of this machine, without background load.",
+             checked if two ends are pinned to different CPUs of this machine, without stress-ng (`load`).",
             count(all, "case", "cases")
         )
     })
