@@ -160,16 +160,20 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
                 .iter()
                 .flat_map(|class| rows(summary, setting, size, *class, &heads))
                 .collect();
-            // With too few trials in every row, nothing has a noise.
-            if rows.iter().all(|row| row.cells.last().is_some_and(|cell| cell.sort.is_none())) {
-                heads.pop();
-                rows.iter_mut().for_each(|row| drop(row.cells.pop()));
-            }
+            leave_out_empty_noise(&mut heads, &mut rows);
             let notes = notes(&heads, &rows);
             let title = format!("{} messages", units::size(size));
             Sheet { title, heads, rows, sortable: true, notes }
         })
         .collect()
+}
+
+/// Removes the last column, the noise, if no row has any because all have too few trials.
+fn leave_out_empty_noise(heads: &mut Vec<String>, rows: &mut [Row]) {
+    if rows.iter().all(|row| row.cells.last().is_some_and(|cell| cell.sort.is_none())) {
+        heads.pop();
+        rows.iter_mut().for_each(|row| drop(row.cells.pop()));
+    }
 }
 
 /// Returns the footnotes that explain the marks in these rows.
@@ -389,7 +393,8 @@ fn rows(
             }
             cells.push(cell);
         }
-        let measured = |metric: Metric| cases.iter().find_map(|c| metric.of(c));
+        let measured =
+            |metric: Metric| cases.iter().filter(|c| !c.degraded).find_map(|c| metric.of(c));
         cells.push(noise_cell([Metric::RoundTripP50, Metric::ByteRate].map(measured)));
         let order = value(Metric::RoundTripP50)
             .or(value(Metric::ByteRate).map(|rate| -rate))

@@ -40,11 +40,11 @@ const HEADS: [(&str, &str); 22] = [
     ("CPU / exchange", "CPU"),
     ("CPU / message", "CPU/msg"),
     ("max", "max"),
-    ("Noise", "noise"),
     (LATE, "late"),
     ("p99.9", "p99.9"),
     ("Fairness", "fairness"),
     ("Longest wait", "longest wait"),
+    ("Noise", "noise"),
     ("CPU / round trip", "CPU/RTT"),
     ("Messages", "messages"),
 ];
@@ -118,7 +118,7 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
     }
     if more > 0 {
         let text = format!(
-            "{} left out here; `crossway rank {} -f PATTERN` shows them.",
+            "{} left out here; `crossway report {} --json` has all figures.",
             count(more, "further setting is", "further settings are"),
             run.directory().display()
         );
@@ -252,7 +252,7 @@ fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
 }
 
 /// Explains the column "Noise".
-pub(crate) const NOISE: &str = "half the width of the 95 % interval, in percent of the median, of the round trip and of the \
+pub(crate) const NOISE: &str = "half the width of the 95 % interval, in percent of the median, of the median latency and of the \
                      throughput, in this order if both were measured; the interval may reach further to one side, \
                      and other figures may have wider intervals";
 

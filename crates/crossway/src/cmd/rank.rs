@@ -153,6 +153,17 @@ impl Run for Rank {
             );
             ui.print_noted("1", "reversal", &text);
         }
+        let shared = |r: &Ranking| {
+            r.by_speed.windows(2).any(|two| two[0].rank.is_some() && two[0].rank == two[1].rank)
+        };
+        if rankings.rankings.iter().any(shared) {
+            ui.print_noted(
+                "1",
+                "rank",
+                "mechanisms whose intervals overlap that of the first at a place share the place, so one with a wide \
+                 interval can stand before one with a better median",
+            );
+        }
         if rankings.rankings.iter().any(|r| r.by_speed.iter().any(|e| e.cores_moved)) {
             ui.print_noted("1", &MOVED.to_string(), &moved_explained());
         }

@@ -5,7 +5,11 @@ use crossway_lab::inputs::Workload;
 use crossway_lab::rank::WaitClass;
 use crossway_lab::record::Span;
 
-use super::{DEGRADED, duration, mark_few, marked, notes, text_figure};
+use super::{
+    DEGRADED, NOISE, duration, leave_out_empty_noise, mark_few, marked, noise_cell, notes,
+    text_figure,
+};
+use crate::estimate::Estimate;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{Case, Summary, workload_name};
 use crate::units::{self, Quantity};
@@ -26,7 +30,8 @@ pub(super) fn exchanges(summary: &Summary, setting: usize) -> Vec<Sheet> {
         cells
     };
     let order = move |case: &Case| whole(case).unwrap_or(f64::INFINITY);
-    by_workload(summary, setting, |c| c.workload == Workload::Exchange, &heads, row, order)
+    let noise = move |case: &Case| [p50(case, Span::Exchange), None];
+    by_workload(summary, setting, |c| c.workload == Workload::Exchange, &heads, row, noise, order)
 }
 
 /// Returns the tables of workloads with several senders or receivers: pairs, fan-in, fan-out.
@@ -44,7 +49,8 @@ pub(super) fn shared(summary: &Summary, setting: usize) -> Vec<Sheet> {
         ]
     };
     let order = |case: &Case| case.bytes_per_s.map_or(f64::INFINITY, |rate| -rate.value);
-    by_workload(summary, setting, is_shared, &heads, row, order)
+    let noise = |case: &Case| [None, case.bytes_per_s];
+    by_workload(summary, setting, is_shared, &heads, row, noise, order)
 }
 
 /// Makes one table per workload and size of the selected cases, with a row per contender.
@@ -54,6 +60,7 @@ pub(super) fn by_workload(
     wanted: impl Fn(&Case) -> bool,
     heads: &[&str],
     row: impl Fn(&Case) -> Vec<Cell>,
+    noise: impl Fn(&Case) -> [Option<Estimate>; 2],
     order: impl Fn(&Case) -> f64,
 ) -> Vec<Sheet> {
     let cases: Vec<&Case> =
@@ -76,14 +83,22 @@ pub(super) fn by_workload(
                 label.note = case.degraded.then(|| DEGRADED.to_owned());
                 let mut cells: Vec<Cell> = std::iter::once(label).chain(row(case)).collect();
                 cells.iter_mut().for_each(|cell| mark_few(cell, case.degraded));
+                if case.degraded {
+                    // Trials that do not represent the case give no interval for it.
+                    for cell in cells.iter_mut().filter(|cell| cell.trials.is_some()) {
+                        (cell.trials, cell.note) = (None, None);
+                    }
+                }
+                cells.push(noise_cell(if case.degraded { [None; 2] } else { noise(case) }));
                 ((class, order(case)), Row { class: marked(class), cells })
             })
             .collect();
         let place = |class: WaitClass| WaitClass::ALL.iter().position(|c| *c == class);
         rows.sort_by(|(a, _), (b, _)| place(a.0).cmp(&place(b.0)).then(a.1.total_cmp(&b.1)));
-        let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
-        let heads: Vec<String> =
-            std::iter::once("Mechanism").chain(heads.iter().copied()).map(str::to_owned).collect();
+        let mut rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
+        let heads = ["Mechanism"].iter().chain(heads).chain(&[NOISE]);
+        let mut heads: Vec<String> = heads.map(|head| (*head).to_owned()).collect();
+        leave_out_empty_noise(&mut heads, &mut rows);
         Sheet {
             title: format!("{} messages, {name}", units::size(size)),
             notes: notes(&heads, &rows),

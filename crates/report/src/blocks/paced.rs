@@ -59,17 +59,19 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
             Cell::figure(Quantity::Duration, case.cpu_ns_per_msg),
         ]
     };
-    let order = |case: &Case| {
+    let p50 = |case: &Case| {
         let latency = case.workload.facts().measure.span().and_then(|span| case.latency(span));
-        latency.map_or(f64::INFINITY, |l| l.p50.value)
+        latency.map(|l| l.p50)
     };
+    let noise = |case: &Case| [p50(case), None];
+    let order = |case: &Case| p50(case).map_or(f64::INFINITY, |p50| p50.value);
     let mut sheets = Vec::new();
     for (has_replies, cpu) in [(false, "CPU / message"), (true, CPU_ROUND_TRIP)] {
         let of_kind = |case: &Case| {
             let facts = case.workload.facts();
             facts.paced() && facts.has_replies == has_replies
         };
-        sheets.extend(by_workload(summary, setting, of_kind, &heads(cpu), row, order));
+        sheets.extend(by_workload(summary, setting, of_kind, &heads(cpu), row, noise, order));
     }
     sheets.iter_mut().for_each(leave_out_empty_percentiles);
     sheets

@@ -43,14 +43,15 @@ pub(crate) fn lines(calls: &[GoalCall]) -> Vec<String> {
         .take(open + MET_SHOWN)
         .map(|call| {
             let reason = call.reason.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+            // The case comes last, since its name may be longer than a line.
             format!(
-                "- {}: {}/{}: {} {}, measured {}{reason}",
+                "- {}: {} {}, measured {}{reason}: {}/{}",
                 name(call.verdict),
-                call.group,
-                call.case,
                 call.figure.key(),
                 bound(call),
-                measured(call)
+                measured(call),
+                call.group,
+                call.case
             )
         })
         .collect();
