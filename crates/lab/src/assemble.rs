@@ -322,15 +322,28 @@ fn spoilers(record: &mut Record) {
         record.reason = Some(why);
         record.remedy = Some(SLOWER.to_owned());
     }
-    if record.status == Status::Ok
-        && let Some(steal_share) = stolen(record)
-    {
-        record.status = Status::Degraded;
-        record.reason = Some(format!(
+    if let Some(steal_share) = stolen(record) {
+        let why = format!(
             "the hypervisor took CPU time away (steal): {:.0} % of the trial's duration",
             steal_share * 100.0
-        ));
-        record.remedy = Some("measure while the physical machine is idle".to_owned());
+        );
+        disturbed(record, why, "measure while the physical machine is idle");
+    }
+}
+
+/// Marks a record as degraded because the machine disturbed the trial. If the trial has missed its rate, the disturbance
+/// becomes the reason, since it is why the trial does not count, and the missed rate a warning. If it has another reason,
+/// the disturbance becomes the warning.
+pub(crate) fn disturbed(record: &mut Record, why: String, remedy: &str) {
+    let missed_rate = record.status == Status::Degraded
+        && record.remedy.as_deref() == Some(SLOWER)
+        && record.pacing.is_some_and(|p| p.missed());
+    if record.status == Status::Ok || missed_rate {
+        record.status = Status::Degraded;
+        record.warnings.extend(record.reason.replace(why));
+        record.remedy = Some(remedy.to_owned());
+    } else {
+        record.warnings.push(why);
     }
 }
 
@@ -381,8 +394,14 @@ mod tests {
         record.pacing = Some(paced(0.79));
         spoilers(&mut record);
         assert_eq!(record.status, Status::Degraded);
-        let reason = record.reason.unwrap();
-        assert_eq!(reason, "the rate was not achieved: 15800 of 20000 messages/s (79.0 %)");
+        let missed = "the rate was not achieved: 15800 of 20000 messages/s (79.0 %)".to_owned();
+        assert_eq!(record.reason.as_ref(), Some(&missed));
+        // What disturbed it as well is why it does not count.
+        disturbed(&mut record, "the cores moved".to_owned(), "measure again");
+        assert_eq!(record.reason.as_deref(), Some("the cores moved"));
+        assert_eq!(record.warnings, [missed]);
+        disturbed(&mut record, "time was stolen".to_owned(), "measure again");
+        assert_eq!(record.reason.as_deref(), Some("the cores moved"));
     }
 
     #[test]

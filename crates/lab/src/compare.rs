@@ -340,7 +340,8 @@ fn too_few(figure: Figure, trials: [usize; 2], figures: [usize; 2]) -> String {
     if matches!(figure, Figure::LatencyP99 { .. }) {
         let [a, b] = figures;
         return format!(
-            "only {a} of {} trials of A and {b} of {} of B have the 1,000 samples for a p99; raise --measure-ms",
+            "{a} of {} trials of A and {b} of {} of B have the 1,000 samples for a p99, too few to compare; raise \
+             --measure-ms",
             trials[0], trials[1]
         );
     }

@@ -94,8 +94,8 @@ pub struct GoalCall {
 ///
 /// A goal is met if the whole 95 % interval of the median over the trials that count satisfies the bound, missed if the
 /// whole interval violates it, and undecided if the interval contains the bound or there are fewer than five trials. A
-/// maximum must hold in every trial that counts: a single one above the bound misses the goal. If the median of five or
-/// more trials did not achieve the rate of the case, its goals are missed.
+/// maximum must hold in every trial that counts: a single one above the bound misses the goal. If the median trial did
+/// not achieve the rate of the case, its goals are missed.
 pub fn judge(records: &[Record]) -> Vec<GoalCall> {
     let mut calls = Vec::new();
     let mut seen = BTreeSet::new();
@@ -141,7 +141,7 @@ fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
     // What a case achieves at a lower rate is not what the goal asks for.
     let (verdict, reason) = match verdict {
         GoalVerdict::Missed => (verdict, None),
-        _ if good.len() >= TRIALS_AT_LEAST && !cases::at_rate(&good) => {
+        _ if !good.is_empty() && !cases::at_rate(&good) => {
             let missed = good.iter().filter(|r| cases::missed_rate(r)).count();
             let why = format!("{missed} of {} trials did not achieve the rate", good.len());
             (GoalVerdict::Missed, Some(why))
@@ -321,6 +321,8 @@ mod tests {
         assert_eq!(judged(&some, 90, GoalFigure::P50Us, 99.0), (GoalVerdict::Met, None));
         let (verdict, reason) = judged(&some, 90, GoalFigure::P50Us, 50.0);
         assert_eq!(verdict, GoalVerdict::Undecided, "{reason:?}");
+        let few = judged(&most[1..], 2, GoalFigure::P50Us, 50.0).0;
+        assert_eq!(few, GoalVerdict::Missed, "three of four");
         let (verdict, reason) = judged(&most, 2, GoalFigure::P50Us, 50.0);
         assert_eq!(verdict, GoalVerdict::Missed);
         assert_eq!(reason.as_deref(), Some("3 of 5 trials did not achieve the rate"));

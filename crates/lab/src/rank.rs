@@ -128,6 +128,9 @@ pub struct Entry {
     /// Offered rate, and the median of the achieved ones; null unless messages are sent at a fixed rate.
     #[serde(default)]
     pub rates: Option<Rates>,
+    /// Number of the trials that missed the offered rate; the figures include them.
+    #[serde(default)]
+    pub below_rate: usize,
     /// Fraction of the sent messages that were lost, for mechanisms that may lose messages; null if none was lost.
     #[serde(default)]
     pub lost_share: Option<f64>,
@@ -330,6 +333,7 @@ fn places(
                 hardly_slept: hardly_slept(case),
                 beyond_limit: bound::beyond(&case.good().collect::<Vec<_>>()),
                 rates: Rates::of_case(case),
+                below_rate: case.good().filter(|r| cases::missed_rate(r)).count(),
                 lost_share: lost_share(case),
             })
         })

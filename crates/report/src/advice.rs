@@ -61,7 +61,7 @@ pub fn page(advice: &Advice) -> Result<String, HtmlError> {
         caveat => caveat(advice),
         among_equals => AMONG_EQUALS,
         best_of => best_of(advice),
-        no_confidence => NO_CONFIDENCE,
+        no_confidence => no_confidence(advice),
         awake => awake_of(advice),
         flips => Value::from(Serde(variations(advice))),
     })?;
@@ -92,7 +92,11 @@ pub const AMONG_EQUALS: &str = "Among equals, a candidate that meets all its goa
     shared memory, the order of `crossway list`";
 
 /// Explains why no confidence is stated for a choice.
-pub const NO_CONFIDENCE: &str = "No confidence is stated, because the choice is the only candidate that was measured \
+pub fn no_confidence(advice: &Advice) -> &str {
+    advice.no_confidence.as_deref().unwrap_or(NO_CONFIDENCE)
+}
+
+const NO_CONFIDENCE: &str = "No confidence is stated, because the choice is the only candidate that was measured \
     to the end and misses no requirement";
 
 /// How far the candidates among which the choice is made were measured, unless an early stage has dropped them.
@@ -102,7 +106,7 @@ const TO_THE_END: &str = "measured to the end";
 /// end.
 pub fn best_of(advice: &Advice) -> &'static str {
     if advice.of_dropped {
-        "the best of these candidates"
+        "the best of the candidates that were dropped after an earlier stage and that no trial speaks against"
     } else if advice.compared.iter().any(|c| c.verdict == "not pursued") {
         "the best candidate that was measured to the end"
     } else {

@@ -411,17 +411,19 @@ fn marked(class: WaitClass) -> Option<&'static str> {
 
 /// Makes the cell with the noise of each figure that was measured. The largest noise determines the order of the rows.
 fn noise_cell(figures: [Option<Estimate>; 2]) -> Cell {
-    let noises: Vec<f64> = figures.into_iter().flatten().filter_map(|f| f.noise()).collect();
+    let noises: Vec<Option<f64>> = figures.into_iter().flatten().map(|f| f.noise()).collect();
     // Beyond this, the number of per cent says nothing.
     const MOST_PERCENT: f64 = 1000.0;
     let text = |percent: f64| match percent > MOST_PERCENT {
         true => format!("> {MOST_PERCENT:.0}"),
         false => three_digits(percent),
     };
-    let texts: Vec<String> = noises.iter().map(|noise| text(noise * 100.0)).collect();
+    let known: Vec<f64> = noises.iter().copied().flatten().collect();
+    let one = |noise: &Option<f64>| noise.map_or("–".to_owned(), |noise| text(noise * 100.0));
+    let texts: Vec<String> = noises.iter().map(one).collect();
     Cell {
-        text: if texts.is_empty() { "–".to_owned() } else { format!("{} %", texts.join(" / ")) },
-        sort: noises.into_iter().max_by(f64::total_cmp),
+        text: if known.is_empty() { "–".to_owned() } else { format!("{} %", texts.join(" / ")) },
+        sort: known.into_iter().max_by(f64::total_cmp),
         ..Cell::default()
     }
 }

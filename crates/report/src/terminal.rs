@@ -24,7 +24,7 @@ const BLOCKS_MAX: usize = 12;
 
 /// The heads of the columns in a sheet, each with the shorter one used here, in order of usefulness. Columns that do
 /// not fit the width of the terminal are printed in further tables below.
-const HEADS: [(&str, &str); 22] = [
+const HEADS: [(&str, &str); 23] = [
     ("Mechanism", "Mechanism"),
     ("Round trip p50", "RTT p50"),
     ("Offered", "offered"),
@@ -43,6 +43,7 @@ const HEADS: [(&str, &str); 22] = [
     (LATE, "late"),
     ("p99.9", "p99.9"),
     ("Fairness", "fairness"),
+    ("Least fair", "least fair"),
     ("Longest wait", "longest wait"),
     ("Noise", "noise"),
     ("CPU / round trip", "CPU/RTT"),

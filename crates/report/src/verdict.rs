@@ -208,9 +208,10 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     let mut text = match leaders.len() {
         1 if blocking.entries.len() == 1 => {
             format!(
-                "For {subject}, only {} was measured{}: {value} ({interval})",
+                "For {subject}, only {} was measured{}, with a {} of {value} ({interval})",
                 name(summary, first),
-                often_enough(&blocking)
+                often_enough(&blocking),
+                figure_name(metric)
             )
         }
         1 => format!(
@@ -282,6 +283,19 @@ fn together(leaders: &[Entry]) -> Estimate {
     })
 }
 
+/// The name of a metric in a sentence about a single mechanism.
+fn figure_name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::RoundTripP50 => "median round trip",
+        Metric::RoundTripP99 => "99th-percentile round trip",
+        Metric::DueP50(_) => "median latency",
+        Metric::DueP99(_) => "99th-percentile latency",
+        Metric::CpuPerMessage => "CPU time per message",
+        Metric::CpuPerRoundTrip => "CPU time per round trip",
+        Metric::MessageRate | Metric::ByteRate => "throughput",
+    }
+}
+
 /// Returns a sentence that says which contenders of a class are best and by how much, or that the run cannot tell.
 fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Option<String> {
     let ranking = Ranking::of(summary, metric, 0, size, class)?;
@@ -291,9 +305,10 @@ fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Optio
     let subject = subject(metric, size, class);
     if ranking.entries.len() == 1 {
         return Some(format!(
-            "For {subject}, only {} was measured{}: {}.",
+            "For {subject}, only {} was measured{}, with a {} of {}.",
             name(summary, first),
             often_enough(&ranking),
+            figure_name(metric),
             figure(metric, first)
         ));
     }

@@ -133,7 +133,7 @@ fn records_folder(word: &Path, must_exist: bool) -> anyhow::Result<PathBuf> {
 impl Run for Advise {
     fn run(mut self, ui: &Ui) -> anyhow::Result<ExitCode> {
         if self.ready {
-            return show::ready();
+            return show::ready(self.json, ui);
         }
         let (name, file, mut table) = self.load()?;
         let in_file = table.clone();

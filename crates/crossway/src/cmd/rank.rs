@@ -203,7 +203,14 @@ fn rates(ranking: &Ranking) -> Option<String> {
     let (_, most) = shares().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let [least, most] = [least, most].map(|share| Quantity::Share.show(share));
     let achieved = if least == most { most } else { format!("{least} ({slowest}) to {most}") };
-    Some(format!("offered {}; achieved {achieved}", Quantity::MessageRate.show(offered)))
+    let below = ranking.by_speed.iter().filter(|e| e.below_rate > 0);
+    let below: Vec<String> =
+        below.map(|e| format!("{} in {} of {}", name(e), e.below_rate, e.figure.n)).collect();
+    let missed = match below.is_empty() {
+        true => String::new(),
+        false => format!("; trials that missed the rate, included: {}", below.join(", ")),
+    };
+    Some(format!("offered {}; achieved {achieved}{missed}", Quantity::MessageRate.show(offered)))
 }
 
 impl Rank {

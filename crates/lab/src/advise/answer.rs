@@ -10,6 +10,8 @@ use reasons::{
     commands, enter_flips, fault_tests, not_pursued, nothing_admissible, prefer_if, remedy,
     settings, trials_words, without_figure,
 };
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::Sources;
@@ -20,6 +22,7 @@ use super::property::Property;
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;
 use super::trials::{SurveyPart, Trial};
+use crate::run::Folder;
 use crate::stats::TRIALS_AT_LEAST;
 
 /// A row of the decision table.
@@ -138,6 +141,8 @@ pub struct Advice {
     /// Probability, given all trials, that the choice costs at most 5 % more than the best of the admissible candidates
     /// that were measured to the end. `None` with too few trials, or if the choice is the only such candidate.
     pub confidence: Option<f64>,
+    /// Why no confidence is stated although there are trials of several candidates; otherwise `None`.
+    pub no_confidence: Option<String>,
     /// Whether the choice was made among candidates that an early stage had dropped, because those that were measured to
     /// the end are not admissible.
     pub of_dropped: bool,
@@ -183,6 +188,7 @@ pub(super) fn put_together(
         runner_up: None,
         prefer_runner_up_if: Vec::new(),
         confidence: None,
+        no_confidence: None,
         of_dropped: false,
         settings: Vec::new(),
         compared: Vec::new(),
@@ -301,6 +307,15 @@ fn all_judged(
         advice.ruled_out.push(RuledOut { candidate: candidate.label(), why, basis });
     }
     judged.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
+    // The commands that repeat the runs measure all candidates, so the slowest one decides how long the trials must be.
+    for at in 0..question.goals.latency_us.len() {
+        let of = |j: &Judged| j.goals.get(at)?.lacking?.measure_ms;
+        let longest = judged.iter().filter(|j| j.admissible()).filter_map(of).max();
+        for lacking in judged.iter_mut().filter_map(|j| j.goals.get_mut(at)?.lacking.as_mut()) {
+            lacking.measure_ms =
+                lacking.measure_ms.max(longest.filter(|_| lacking.measure_ms.is_some()));
+        }
+    }
     judged
 }
 
@@ -363,6 +378,17 @@ fn enter_choice(
     let confidence = choice.confidence;
     let comparable = chosen.cost.n >= TRIALS_AT_LEAST && choice.pursued.len() > 1;
     advice.confidence = comparable.then_some(confidence);
+    if survey.trials.is_empty()
+        && comparable
+        && let Some(minutes) = minutes_between_runs(sources, &choice.pursued)
+    {
+        // The probability assumes trials that differ by chance only.
+        advice.confidence = None;
+        advice.no_confidence = Some(format!(
+            "No confidence is stated, because the trials of these candidates were taken up to {minutes} minutes apart, \
+             and the machine may have changed meanwhile; without --no-measure, they are measured side by side"
+        ));
+    }
     advice.equal = choice.equal.iter().map(|j| j.candidate.label()).collect();
     advice.runner_up = choice.runner_up.map(|j| j.candidate.label());
     if let Some(other) = choice.runner_up {
@@ -416,7 +442,27 @@ fn enter_choice(
     advice.mechanism = Some(chosen.candidate.mechanism.to_owned());
     advice.settings = settings(question, chosen);
     advice.of_dropped = chosen.part == Some(SurveyPart::Early);
+    if advice.of_dropped {
+        advice.notes.push(format!(
+            "{} was dropped after an earlier stage and is chosen because the trials speak against every candidate that \
+             was measured to the end; {remedy}",
+            chosen.candidate.label()
+        ));
+    }
     enter_flips(advice, question, chosen, survey);
+}
+
+/// Minutes between the first and the last of the runs with trials of these candidates; `None` if these runs began so
+/// close to each other that they can be parts of one survey.
+fn minutes_between_runs(sources: &Sources<'_>, candidates: &[&Judged]) -> Option<u64> {
+    const ONE_SURVEY_MINUTES: u64 = 10;
+    let runs: BTreeSet<&String> = candidates.iter().flat_map(|j| &j.runs).collect();
+    let begun: Vec<u64> = runs
+        .into_iter()
+        .filter_map(|run| Some(Folder::info(&sources.run_dir(run)).ok()?.started_unix_ms))
+        .collect();
+    let minutes = (begun.iter().max()? - begun.iter().min()?) / 60_000;
+    (minutes > ONE_SURVEY_MINUTES).then_some(minutes)
 }
 
 /// Makes the table agree with an answer that recommends nothing: no row is chosen, or equal to the choice.

@@ -93,6 +93,8 @@ pub struct Lacking {
     pub trials: usize,
     /// Number of all trials.
     pub of: usize,
+    /// The smallest and the largest percentile of the other trials, in the goal's unit; `None` if there are none.
+    pub others: Option<(f64, f64)>,
     /// Number of these trials whose largest sample exceeds the limit.
     pub beyond: usize,
     /// Largest number of samples of these trials.
@@ -256,12 +258,20 @@ impl GoalVerdict {
             1 => "in 1 of these, the largest sample exceeds the goal".to_owned(),
             n => format!("in {n} of these, the largest sample exceeds the goal"),
         };
+        let unit = self.unit;
+        let others = match l.others {
+            Some((low, high)) if low == high => format!("; the other has {} {unit}", Short(low)),
+            Some((low, high)) => {
+                format!("; the others have {} to {} {unit}", Short(low), Short(high))
+            }
+            None => String::new(),
+        };
         let length = match l.measure_ms {
             Some(ms) => format!("--measure-ms {ms}"),
             None => "a larger --measure-ms".to_owned(),
         };
         format!(
-            "undecided: {how_many} fewer than the {} samples that this percentile needs, and {beyond}; \
+            "undecided: {how_many} fewer than the {} samples that this percentile needs, and {beyond}{others}; \
              ask again with more --time, or repeat the commands below with {length} and then ask \
              with --no-measure",
             l.needed
@@ -313,6 +323,7 @@ impl GoalVerdict {
         let lacking = (!maxima.is_empty()).then(|| Lacking {
             trials: maxima.len(),
             of: exact.len() + maxima.len(),
+            others: stats::sorted(exact).and_then(|e| Some((*e.first()?, *e.last()?))),
             beyond: maxima.iter().filter(|largest| **largest > most).count(),
             samples: *samples,
             // A percentile needs ten samples beyond it.

@@ -41,7 +41,10 @@ pub(crate) fn bytes(at: &At<'_>, value: &Value, least: u64) -> Result<u64, PlanE
     match number {
         Some(n) if (least..=LARGEST).contains(&n) => Ok(n),
         Some(n) => Err(at.bad(format!("{n} bytes is not between {least} and {LARGEST}"))),
-        None => Err(at.bad(format!("{} is not a size; allowed: {ALLOWED}", kind(value)))),
+        None => Err(at.bad(format!(
+            "{} is not a size; write a number of bytes, '4 KiB', '1 MiB'",
+            kind(value)
+        ))),
     }
 }
 

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::assemble::disturbed;
 use crate::limits::{cache_line_round_trip_ns, cores_moved};
-use crate::record::{Record, Status};
+use crate::record::Record;
 
 /// Maximum age at which a reading is used for another trial.
 const FRESH: Duration = Duration::from_secs(2);
@@ -90,11 +91,5 @@ fn mark(record: &mut Record, before: f64, after: f64) {
         "the virtual CPUs probably moved to other cores: a cache-line round trip took {before:.0} ns before the \
          trial and {after:.0} ns after it"
     );
-    if record.status == Status::Ok {
-        record.status = Status::Degraded;
-        record.reason = Some(what);
-        record.remedy = Some("measure again, on a machine whose cores are not shared".to_owned());
-    } else {
-        record.warnings.push(what);
-    }
+    disturbed(record, what, "measure again, on a machine whose cores are not shared");
 }

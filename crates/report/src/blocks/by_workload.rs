@@ -14,6 +14,9 @@ use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{Case, Summary, workload_name};
 use crate::units::{self, Quantity};
 
+/// Head of the column with the fairness of the least fair trial.
+pub(crate) const LEAST_FAIR: &str = "Least fair";
+
 /// Returns the tables of exchanges: connect, request, reply, close.
 pub(super) fn exchanges(summary: &Summary, setting: usize) -> Vec<Sheet> {
     let heads = ["Set-up p50", "Exchange p50", "Tear-down p50", "Total", "CPU / exchange"];
@@ -36,21 +39,30 @@ pub(super) fn exchanges(summary: &Summary, setting: usize) -> Vec<Sheet> {
 
 /// Returns the tables of workloads with several senders or receivers: pairs, fan-in, fan-out.
 pub(super) fn shared(summary: &Summary, setting: usize) -> Vec<Sheet> {
-    let heads = ["Throughput", "Messages", "Fairness", "Longest wait", "CPU / message"];
+    let heads = ["Throughput", "Messages", "Fairness", LEAST_FAIR, "Longest wait", "CPU / message"];
     let is_shared = |case: &Case| case.workload.facts().timed();
     let row = |case: &Case| {
         let fairness = case.fairness.as_ref();
         vec![
             Cell::figure(Quantity::ByteRate, case.bytes_per_s),
             Cell::figure(Quantity::MessageRate, case.msgs_per_s),
-            text_figure(Quantity::Number, fairness.map(|f| f.jain.value)),
+            Cell::figure(Quantity::Number, fairness.map(|f| f.jain)),
+            text_figure(Quantity::Number, fairness.map(|f| f.least_jain)),
             fairness.map_or(Cell::text("–"), |f| duration(f.longest_wait_ns)),
             Cell::figure(Quantity::Duration, case.cpu_ns_per_msg),
         ]
     };
     let order = |case: &Case| case.bytes_per_s.map_or(f64::INFINITY, |rate| -rate.value);
     let noise = |case: &Case| [None, case.bytes_per_s];
-    by_workload(summary, setting, is_shared, &heads, row, noise, order)
+    let mut sheets = by_workload(summary, setting, is_shared, &heads, row, noise, order);
+    for sheet in &mut sheets {
+        sheet.notes.push(
+            "Fairness is Jain's index: 1 if all ends had the same share. It is the median of the trials; “least fair” \
+             is the trial with the smallest index, and the longest wait is that of any end in any trial."
+                .to_owned(),
+        );
+    }
+    sheets
 }
 
 /// Makes one table per workload and size of the selected cases, with a row per contender.

@@ -118,6 +118,8 @@ pub struct PacingSummary {
 pub struct FairnessSummary {
     /// Jain's fairness index: from 1/n, if one of n roles got everything, to 1, if all got the same.
     pub jain: Estimate,
+    /// The index of the least fair trial.
+    pub least_jain: f64,
     /// Mean share of each role in the throughput, from 0 to 1.
     pub shares: Vec<f64>,
     /// Longest wait of any role in any trial, nanoseconds.
@@ -257,6 +259,7 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
             .collect();
         Some(FairnessSummary {
             jain: over(&|r| r.fairness.as_ref().map(|f| f.jain))?,
+            least_jain: with.iter().map(|f| f.jain).fold(1.0, f64::min),
             shares: (0..n)
                 .map(|i| with.iter().map(|f| f.shares[i]).sum::<f64>() / with.len() as f64)
                 .collect(),

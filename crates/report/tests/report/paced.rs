@@ -41,7 +41,7 @@ fn a_paced_plan_has_a_headline_in_each_wait_class() {
     assert_eq!(
         headline(alone.clone()),
         format!(
-            "{MESSAGES} only pipe was measured: 10.0 µs (10.0–10.1 µs); shm-spin, at 499–502 ns, is 19.9 to 20.3 times as \
+            "{MESSAGES} only pipe was measured, with a 99th-percentile latency of 10.0 µs (10.0–10.1 µs); shm-spin, at 499–502 ns, is 19.9 to 20.3 times as \
              fast, but spins: each end keeps a core busy."
         )
     );

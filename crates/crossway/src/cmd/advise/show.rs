@@ -7,7 +7,7 @@ use crossway_lab::advise::question::Objective;
 use crossway_lab::advise::ready::READY;
 use crossway_lab::advise::{Advice, Question};
 use crossway_report::advice::{
-    AMONG_EQUALS, AWAKE, NO_CONFIDENCE, awake_explained, best_of, caveat, shortlist, verdict,
+    AMONG_EQUALS, AWAKE, awake_explained, best_of, caveat, no_confidence, shortlist, verdict,
 };
 use crossway_report::terminal::wrap_indented;
 use crossway_report::units::{Quantity, count};
@@ -22,10 +22,18 @@ const RULED_OUT_SHOWN: usize = 12;
 const COMPARED_SHOWN: usize = 6;
 
 /// Lists the ready-made questions.
-pub(super) fn ready() -> anyhow::Result<ExitCode> {
+pub(super) fn ready(json: bool, ui: &Ui) -> anyhow::Result<ExitCode> {
+    let mut known = Vec::new();
     for (name, text) in READY {
-        let question = Question::parse(name, name, text)?;
-        println!("{name:<16} {}", question.about.unwrap_or_default());
+        let about = Question::parse(name, name, text)?.about.unwrap_or_default();
+        known.push(serde_json::json!({ "name": name, "about": about }));
+        if !json {
+            println!("{name:<16} {about}");
+        }
+    }
+    if json {
+        ui.print_json(&known)?;
+        return Ok(ExitCode::SUCCESS);
     }
     println!(
         "\n`crossway advise NAME` answers one of these questions; `crossway advise NAME --print` prints the question's \
@@ -129,7 +137,7 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
             ),
         );
     } else {
-        ui.print_wrapped(2, &format!("{}.", NO_CONFIDENCE));
+        ui.print_wrapped(2, &format!("{}.", no_confidence(advice)));
     }
     if let Some(other) = &advice.runner_up {
         let when = advice.prefer_runner_up_if.join("; or ");
