@@ -292,7 +292,7 @@ fn explain_nulls(record: &mut Record) {
 }
 
 /// Remedy if the offered rate was not achieved.
-const SLOWER: &str = "choose a lower rate, or measure while the machine is idle";
+const SLOWER: &str = "choose a lower rate, measure longer, or measure while the machine is idle";
 
 /// The reason why a paced trial does not represent its rate, if there is one.
 fn rate_missed(pacing: &Pacing, arriving_bytes: u64) -> Option<String> {

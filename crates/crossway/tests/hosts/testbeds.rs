@@ -217,13 +217,13 @@ fn a_guest_that_dies_is_booted_again_and_the_trials_go_on() {
     let reasons: Vec<_> = failed.iter().filter_map(|r| r.reason.as_deref()).collect();
     assert!((2..=3).contains(&reasons.len()), "{reasons:?}");
     assert!(reasons.iter().any(|why| why.contains("-a' ended")), "{reasons:?}");
-    assert!(
-        reasons.iter().any(|why| why.contains("-b' was ended: it did not answer")),
-        "{reasons:?}"
-    );
+    // If the role's own helper dies before the others, the guest's kernel ends the role and goes on.
+    let of_b = ["-b' was ended: it did not answer", "on host 'b' was killed by signal"];
+    assert!(reasons.iter().any(|why| of_b.iter().any(|said| why.contains(said))), "{reasons:?}");
     let last = records.iter().rfind(|r| r.status != Status::Skipped).unwrap();
     assert!(matches!(last.status, Status::Ok | Status::Degraded), "{:?}", last.reason);
-    for host in ["a", "b"] {
+    let b_died = reasons.iter().any(|why| why.contains(of_b[0]));
+    for host in ["a", "b"].into_iter().filter(|host| *host == "a" || b_died) {
         let again = format!("host '{host}' died during this run and was booted again");
         assert!(last.warnings.iter().any(|w| w.contains(&again)), "{:?}", last.warnings);
     }

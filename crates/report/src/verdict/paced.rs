@@ -36,6 +36,10 @@ pub(super) fn rate_not_kept(summary: &Summary, metric: Metric, size: u64) -> Opt
         .filter(behind)
         .map(|case| summary.contenders[case.contender].label())
         .collect();
-    (!names.is_empty())
-        .then(|| format!(" Not ranked, as too slow for the rate: {}.", list(names.into_iter())))
+    (!names.is_empty()).then(|| {
+        format!(
+            " Not ranked, because most of their trials did not achieve the rate: {}.",
+            list(names.into_iter())
+        )
+    })
 }
