@@ -380,14 +380,7 @@ mod tests {
     #[test]
     fn a_rate_that_was_not_reached_degrades_the_trial() {
         let mut record = crate::samples::ping_pong("pipe", 64, 0, 5000, 1000.0);
-        let paced = |reached_share| Pacing {
-            bursts: 1000,
-            late_bursts: 0,
-            drift_ns: 0,
-            intended_bits_per_s: 20_000.0 * 512.0,
-            reached_bits_per_s: 20_000.0 * 512.0 * reached_share,
-            lateness_ns: None,
-        };
+        let paced = |reached_share| crate::samples::pacing(20_000.0 * 512.0, reached_share);
         record.pacing = Some(paced(0.991));
         spoilers(&mut record);
         assert_eq!(record.status, Status::Ok);
@@ -409,14 +402,7 @@ mod tests {
         let mut record = crate::samples::ping_pong("pipe", 256, 0, 5000, 1000.0);
         record.inputs.workload = Workload::Requests { period_ns: 1_000_000 };
         record.inputs.reply_bytes = Some(2048);
-        record.pacing = Some(Pacing {
-            bursts: 1000,
-            late_bursts: 0,
-            drift_ns: 0,
-            intended_bits_per_s: 1000.0 * 2048.0 * 8.0,
-            reached_bits_per_s: 900.0 * 2048.0 * 8.0,
-            lateness_ns: None,
-        });
+        record.pacing = Some(crate::samples::pacing(1000.0 * 2048.0 * 8.0, 0.9));
         spoilers(&mut record);
         let reason = record.reason.unwrap();
         assert_eq!(reason, "the rate was not achieved: 900 of 1000 messages/s (90.0 %)");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::inputs::Load;
-use crate::record::{Pacing, RoleMeters};
+use crate::record::RoleMeters;
 use crate::samples;
 
 fn five(middle: u64) -> [u64; 5] {
@@ -245,14 +245,7 @@ fn rates_of_a_paced_ranking_are_stated() {
         for record in &mut records {
             record.inputs.workload = Workload::Requests { period_ns: 1_000_000 };
             record.inputs.reply_bytes = Some(2048);
-            record.pacing = Some(Pacing {
-                bursts: 1000,
-                late_bursts: 0,
-                drift_ns: 0,
-                intended_bits_per_s: 1_000.0 * 2048.0 * 8.0,
-                reached_bits_per_s: reached * 2048.0 * 8.0,
-                lateness_ns: None,
-            });
+            record.pacing = Some(samples::pacing(1_000.0 * 2048.0 * 8.0, reached / 1_000.0));
         }
         records
     };

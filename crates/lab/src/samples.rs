@@ -139,19 +139,24 @@ pub(crate) fn ping_pong(
     }
 }
 
+/// The pacing of a trial that achieved this share of its rate.
+pub(crate) fn pacing(intended_bits_per_s: f64, share: f64) -> Pacing {
+    Pacing {
+        bursts: 1000,
+        late_bursts: 0,
+        drift_ns: 0,
+        intended_bits_per_s,
+        reached_bits_per_s: intended_bits_per_s * share,
+        lateness_ns: None,
+    }
+}
+
 /// Requests at 10,000 per second, one trial for each achieved share of that rate.
 pub(crate) fn paced(shares: &[f64]) -> Vec<Record> {
     let mut records = trials("pipe", 64, &vec![1000; shares.len()], 1000.0);
     for (record, share) in records.iter_mut().zip(shares) {
         record.inputs.workload = Workload::Requests { period_ns: 100_000 };
-        let pacing = Pacing {
-            bursts: 1000,
-            late_bursts: 0,
-            drift_ns: 0,
-            intended_bits_per_s: 512e4,
-            reached_bits_per_s: 512e4 * share,
-            lateness_ns: None,
-        };
+        let pacing = pacing(512e4, *share);
         record.pacing = Some(pacing);
         if pacing.missed() {
             record.status = Status::Degraded;

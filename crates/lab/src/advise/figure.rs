@@ -109,7 +109,8 @@ pub struct Lacking {
     pub measure_ms: Option<u64>,
 }
 
-/// Below this probability of so many largest samples beyond the limit, a percentile within the limit is excluded.
+/// A percentile within the limit is excluded if it would give as many largest samples beyond the limit with a
+/// probability below this.
 const IMPROBABLE: f64 = 0.01;
 
 impl Lacking {

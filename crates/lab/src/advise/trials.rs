@@ -11,6 +11,7 @@ use crate::awake::hardly_slept;
 use crate::cases::wait_name;
 use crate::compare::durations::Planned;
 use crate::inputs::{Beside, Ends, Load, Measure, Placement, Workload};
+use crate::limits::cores_moved;
 use crate::other_work::OtherWork;
 use crate::record::{HostMeters, RATE_REACHED, Record, Span, Status, figure, one_or_several};
 use crate::records_io::Identity;
@@ -129,6 +130,13 @@ struct Server {
     cpu_ns: Option<u64>,
 }
 
+/// The cache-line round trips around the trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+struct CacheLines {
+    cache_line_before_ns: Option<f64>,
+    cache_line_after_ns: Option<f64>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 struct Received {
     received: u64,
@@ -172,6 +180,8 @@ pub struct Trial {
     servers: Vec<Server>,
     #[serde(default, deserialize_with = "one_or_several")]
     host_cpu: Vec<HostMeters>,
+    #[serde(default)]
+    calibration: CacheLines,
     /// Whether the trial is from a survey for another question.
     #[serde(skip)]
     pub(super) of_other_question: bool,
@@ -243,13 +253,21 @@ impl Trial {
             },
             servers: record.servers.iter().map(|s| Server { cpu_ns: s.cpu_ns }).collect(),
             host_cpu: record.host_cpu.clone(),
+            calibration: CacheLines {
+                cache_line_before_ns: record.calibration.cache_line_before_ns,
+                cache_line_after_ns: record.calibration.cache_line_after_ns,
+            },
             of_other_question: false,
         }
     }
 
     /// Whether nothing disturbed the trial. One that only missed its rate counts: its figures show by how much.
     pub(super) fn counts(&self) -> bool {
-        self.status == Status::Ok || self.share_of_rate().is_some_and(|s| s < RATE_REACHED)
+        let CacheLines { cache_line_before_ns, cache_line_after_ns } = self.calibration;
+        let lines = cache_line_before_ns.zip(cache_line_after_ns);
+        let moved = lines.is_some_and(|(before, after)| cores_moved(before, after));
+        let missed = self.share_of_rate().is_some_and(|s| s < RATE_REACHED);
+        self.status == Status::Ok || (missed && !moved)
     }
 
     /// Whether the trial has status `ok` but no counts, which means that its record is damaged.
