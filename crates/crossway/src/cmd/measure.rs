@@ -31,9 +31,8 @@ use crate::ui::{self, Ui};
 /// Measure the mechanisms that a plan selects; write records and a report
 ///
 /// Exits with 1 if a trial failed, nothing could be measured, or the trials do not show that every goal of the plan
-/// (`require`) is met; with 130 if interrupted. A trial that the machine disturbed is
-/// recorded and reported, but does not count for a goal; one that did not reach its rate counts, and if most did not,
-/// the goal is missed.
+/// (`require`) is met; with 130 if interrupted. A trial that the machine disturbed is recorded and reported, but does not
+/// count for a goal; one that did not reach its rate counts, and if most did not, the goal is missed.
 #[derive(clap::Args)]
 pub(crate) struct Measure {
     #[arg(default_value = "quick", help = args::plan_help(), add = args::plans())]
