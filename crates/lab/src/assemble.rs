@@ -75,10 +75,10 @@ pub(crate) fn enter(
         (!brought.one_clock).then(|| sender_wall_ns(&brought.layout, &brought.outcomes));
     // An interval that begins with the first receipt covers the messages after it.
     let from_first_receipt = !brought.one_clock && sender_wall_ns != Some(wall);
-    let scheduled_ns = scheduled_ns(record.inputs.workload, &brought.outcomes);
+    let paced_ns = paced_ns(record.inputs.workload, &brought.outcomes, wall);
     record.throughput = Some(Throughput {
         sender_wall_ns,
-        ..throughput(&counts, wall, scheduled_ns, from_first_receipt)
+        ..throughput(&counts, wall, paced_ns, from_first_receipt)
     });
     let inputs = &record.inputs;
     record.pacing =
@@ -104,17 +104,27 @@ fn scheduled_ns(workload: Workload, outcomes: &[Outcome]) -> Option<u64> {
     Some((seen.bursts * period_ns).max(1))
 }
 
-/// The rates at which messages arrived. For a paced stream, the time is that of the whole schedule, including the last
-/// period. The last message arrives before that period ends, so without it the stream would seem to exceed the offered
-/// rate. If `from_first_receipt`, the time begins with the first receipt, so the first message does not count.
+/// The time in which a paced stream delivered its messages, nanoseconds; `None` for other workloads. If all arrived within
+/// the schedule, it is that of the schedule, which includes the last period: without it, the stream would seem to exceed
+/// the offered rate. If the last ones arrived later, it is the time until then. But a mechanism that delivers late without
+/// falling behind, such as TCP with its delayed acknowledgement, achieves the rate; it only takes longer by the growth of
+/// its latencies.
+fn paced_ns(workload: Workload, outcomes: &[Outcome], wall_ns: u64) -> Option<u64> {
+    let scheduled_ns = scheduled_ns(workload, outcomes)?;
+    let growth = outcomes.iter().find_map(|o| o.latency_growth);
+    let grown_ns = growth.map_or(u64::MAX, |g| (scheduled_ns as f64 * (1.0 + g.max(0.0))) as u64);
+    Some(wall_ns.min(grown_ns).max(scheduled_ns))
+}
+
+/// The rates at which messages arrived; `paced_ns` is [`paced_ns`]. If `from_first_receipt`, the time begins with the first receipt, so the first message does not count.
 fn throughput(
     counts: &Counts,
     wall_ns: u64,
-    scheduled_ns: Option<u64>,
+    paced_ns: Option<u64>,
     from_first_receipt: bool,
 ) -> Throughput {
-    let (share, span_ns) = match (scheduled_ns, counts.received) {
-        (Some(scheduled_ns), _) => (1.0, wall_ns.max(scheduled_ns)),
+    let (share, span_ns) = match (paced_ns, counts.received) {
+        (Some(paced_ns), _) => (1.0, paced_ns),
         (None, n) if n > 1 && from_first_receipt => ((n - 1) as f64 / n as f64, wall_ns),
         (None, _) => (1.0, wall_ns),
     };
@@ -255,7 +265,7 @@ fn pacing(
 ) -> Option<Pacing> {
     let seen = outcomes.iter().find_map(|o| o.pacing.as_ref())?;
     let intended_ns = scheduled_ns(workload, outcomes)? as f64;
-    let reached_ns = (wall_ns as f64).max(intended_ns);
+    let reached_ns = paced_ns(workload, outcomes, wall_ns)? as f64;
     Some(Pacing {
         bursts: seen.bursts,
         late_bursts: seen.late_bursts,
@@ -294,6 +304,9 @@ fn explain_nulls(record: &mut Record) {
 /// Remedy if the offered rate was not achieved.
 const SLOWER: &str = "choose a lower rate, measure longer, or measure while the machine is idle";
 
+/// Remedy if there were too few send times.
+const LONGER: &str = "send more messages, or shorten the period";
+
 /// The reason why a paced trial does not represent its rate, if there is one.
 fn rate_missed(pacing: &Pacing, arriving_bytes: u64) -> Option<String> {
     let intended = pacing.intended_msgs_per_s(arriving_bytes);
@@ -315,12 +328,17 @@ fn spoilers(record: &mut Record) {
         let lost = counts.sent - counts.received;
         record.warnings.push(format!("{lost} of {} messages were lost", counts.sent));
     }
-    if let Some(pacing) = record.pacing.filter(|_| record.status == Status::Ok)
-        && let Some(why) = rate_missed(&pacing, record.inputs.arriving_bytes())
-    {
-        record.status = Status::Degraded;
-        record.reason = Some(why);
-        record.remedy = Some(SLOWER.to_owned());
+    if let Some(pacing) = record.pacing.filter(|_| record.status == Status::Ok) {
+        let why = if pacing.bursts < 2 {
+            Some(("with a single send time there is no rate to achieve".to_owned(), LONGER))
+        } else {
+            rate_missed(&pacing, record.inputs.arriving_bytes()).map(|why| (why, SLOWER))
+        };
+        if let Some((why, remedy)) = why {
+            record.status = Status::Degraded;
+            record.reason = Some(why);
+            record.remedy = Some(remedy.to_owned());
+        }
     }
     if let Some(steal_share) = stolen(record) {
         let why = format!(
@@ -359,19 +377,37 @@ pub(crate) fn stolen(record: &Record) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::PaceSeen;
 
     #[test]
     fn a_paced_stream_never_achieves_more_than_it_was_offered() {
         // Thirty messages, one a millisecond: the last arrives after 29 periods.
         let counts = Counts { sent: 30, received: 30, bytes: 1920, ..Counts::default() };
-        let (wall_ns, scheduled_ns) = (29_000_000, Some(30_000_000));
+        let (wall_ns, scheduled_ns) = (29_000_000, 30_000_000);
+        let paced = |wall_ns, latency_growth| {
+            let workload = Workload::Requests { period_ns: 1_000_000 };
+            let lateness = String::new();
+            let seen = PaceSeen { bursts: 30, late_bursts: 0, drift_ns: 0, lateness };
+            let outcome = Outcome { pacing: Some(seen), latency_growth, ..Outcome::default() };
+            paced_ns(workload, &[outcome], wall_ns)
+        };
         for from_first_receipt in [false, true] {
-            let seen = throughput(&counts, wall_ns, scheduled_ns, from_first_receipt);
+            let paced_ns = paced(wall_ns, Some(0.2));
+            assert_eq!(paced_ns, Some(scheduled_ns), "everything arrived in time");
+            let seen = throughput(&counts, wall_ns, paced_ns, from_first_receipt);
             assert_eq!((seen.msgs_per_s, seen.bytes_per_s, seen.wall_ns), (1e3, 64e3, wall_ns));
         }
-        // One that takes longer than its schedule has the rate of that time.
-        let late = throughput(&counts, 60_000_000, scheduled_ns, false);
-        assert_eq!(late.msgs_per_s, 500.0);
+        // One that takes longer than its schedule has the rate of that time, unless it only delivers late.
+        for (growth, msgs_per_s) in [
+            (None, 500.0),
+            (Some(1.0), 500.0),
+            (Some(0.0), 1e3),
+            (Some(-0.3), 1e3),
+            (Some(0.25), 800.0),
+        ] {
+            let late = throughput(&counts, 60_000_000, paced(60_000_000, growth), false);
+            assert_eq!(late.msgs_per_s, msgs_per_s, "{growth:?}");
+        }
         // A stream that nothing paces has the rate of its window.
         assert_eq!(throughput(&counts, 30_000_000, None, false).msgs_per_s, 1e3);
         assert_eq!(throughput(&counts, 29_000_000, None, true).msgs_per_s, 1e3);
@@ -384,6 +420,10 @@ mod tests {
         record.pacing = Some(paced(0.991));
         spoilers(&mut record);
         assert_eq!(record.status, Status::Ok);
+        let mut once = record.clone();
+        once.pacing = Some(Pacing { bursts: 1, ..paced(1.0) });
+        spoilers(&mut once);
+        assert_eq!(once.status, Status::Degraded);
         record.pacing = Some(paced(0.79));
         spoilers(&mut record);
         assert_eq!(record.status, Status::Degraded);

@@ -2,8 +2,10 @@
 
 use crossway_mech::Caps;
 
-use super::{SLOWER, counts, histograms, judge, pacing, per_second, rate_missed, roles, summaries};
-use crate::record::{BesideFigures, LOCAL, Record, Status, Throughput};
+use super::{
+    SLOWER, counts, histograms, judge, paced_ns, pacing, rate_missed, roles, summaries, throughput,
+};
+use crate::record::{BesideFigures, LOCAL, Record, Status};
 use crate::trial::{BroughtBeside, wall_ns};
 
 /// Adds the figures of the concurrent workloads. If such a workload receives a wrong message, the trial fails. If it
@@ -22,12 +24,7 @@ pub(super) fn enter(record: &mut Record, brought: &[BroughtBeside], caps: &Caps)
         let wall = wall_ns(layout, outcomes, beside.workload.facts().has_replies, true);
         let figures = BesideFigures {
             counts,
-            throughput: Throughput {
-                wall_ns: wall,
-                msgs_per_s: per_second(counts.received as f64, wall),
-                bytes_per_s: per_second(counts.bytes as f64, wall),
-                sender_wall_ns: None,
-            },
+            throughput: throughput(&counts, wall, paced_ns(beside.workload, outcomes, wall), false),
             latency_ns: summaries(&histograms(outcomes), 1, None),
             pacing: pacing(beside.workload, beside.size_bytes, outcomes, &counts, wall),
             roles: roles(layout, outcomes, |_| LOCAL.to_owned()),

@@ -1,5 +1,7 @@
 //! The cost of a trial: CPU time per message of the roles, of processes that serve them, and of the hosts.
 
+use crossway_mech::Wait;
+
 use crate::record::{Cost, Counts, Record};
 
 /// If CPU time advances in steps of at least this size, the kernel counts it by timer ticks.
@@ -8,6 +10,10 @@ const TICK_NS: f64 = 500_000.0;
 /// CPU time of fewer ticks than this is not reported: the error is a few per cent at this number of ticks, and larger
 /// with fewer.
 const TICKS_PER_COST: f64 = 50.0;
+
+/// A spinning end uses CPU time in each period of a paced stream, but its last period is not measured: it ends with the
+/// last message. With fewer periods than this, the error exceeds 2 %.
+const PERIODS_PER_COST: u64 = 50;
 
 pub(super) fn per_second(amount: f64, wall_ns: u64) -> f64 {
     if wall_ns == 0 { 0.0 } else { amount * 1e9 / wall_ns as f64 }
@@ -34,6 +40,17 @@ pub(super) fn cost(record: &Record, counts: &Counts) -> Result<Cost, String> {
         return Err(format!(
             "this kernel counts CPU time in steps of {step_ms:.0} ms, and the measured processes used only {used:.0} \
              of these; at least {TICKS_PER_COST:.0} are needed for an accurate figure; raise measure_ms"
+        ));
+    }
+    if let Some(pacing) = &record.pacing
+        && record.inputs.wait != Wait::Block
+        && pacing.bursts < PERIODS_PER_COST
+    {
+        return Err(format!(
+            "only {} send times: an end that spins uses CPU time until the next message is due, but after the last one \
+             this is not measured; at least {PERIODS_PER_COST} send times are needed for an accurate figure; measure \
+             longer",
+            pacing.bursts
         ));
     }
     let messages = counts.received as f64;
@@ -63,6 +80,20 @@ mod tests {
         assert!((with_servers - roles_alone - 1_500.0).abs() < 1e-6, "{with_servers}");
         record.servers[1].cpu_ns = None;
         assert!(cost(&record, &counts).unwrap_err().contains("could not be read"));
+    }
+
+    #[test]
+    fn a_spinning_end_has_no_cost_without_its_last_period_unless_that_is_a_small_part() {
+        let mut record = crate::samples::ping_pong("shm-spin", 64, 0, 5000, 1000.0);
+        let counts = record.counts.unwrap();
+        for (bursts, wait, stated) in
+            [(49, Wait::Spin, false), (50, Wait::Spin, true), (2, Wait::Block, true)]
+        {
+            let pacing = crate::samples::pacing(1e6, 1.0);
+            record.pacing = Some(crate::record::Pacing { bursts, ..pacing });
+            record.inputs.wait = wait;
+            assert_eq!(cost(&record, &counts).is_ok(), stated, "{bursts} {wait:?}");
+        }
     }
 
     #[test]

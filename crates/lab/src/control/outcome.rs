@@ -45,6 +45,11 @@ pub struct Outcome {
     /// Times on CLOCK_MONOTONIC, nanoseconds: when the client began to close each connection, or when the server had
     /// closed it. The controller pairs them.
     pub stamps: Vec<u64>,
+    /// Time by which messages of a paced stream took longer than those sent one period earlier, as a fraction of the
+    /// period, by least squares: 0.05 if 100 messages arrive in the time of 105 periods. `None` unless this role received
+    /// such a stream, or with a single send time.
+    #[serde(default)]
+    pub latency_growth: Option<f64>,
     /// How the sender kept its pace; `None` unless this role sent a paced stream.
     pub pacing: Option<PaceSeen>,
     /// Longest time between two messages, nanoseconds.

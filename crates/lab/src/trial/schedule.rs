@@ -45,10 +45,11 @@ impl Schedule {
         self.rate() > achieved * MISSED_FACTOR as f64
     }
 
-    /// Number of messages of a measured window: all that are due in its time or, if the offered rate is far above the
+    /// Number of messages of a measured window: all that are due in its time, at two send times at least, since one has
+    /// no rate, or, if the offered rate is far above the
     /// achieved one, as many as can be sent in that time at the achieved rate.
     pub(super) fn messages_in(&self, measure_ms: u64, achieved: f64) -> u64 {
-        let due = self.instants_in(measure_ms * 1_000_000);
+        let due = self.instants_in(measure_ms * 1_000_000).max(2);
         if !self.is_beyond(achieved) {
             return due * self.at_once;
         }
@@ -72,6 +73,11 @@ mod tests {
             assert_eq!(schedule.messages_in(1_000, achieved), 12 * 64);
         }
         assert!(!schedule.is_missed(1, 150 * MS, 100 * MS));
+        assert_eq!(
+            schedule.messages_in(100, schedule.rate()),
+            2 * 64,
+            "one period and a part of the next"
+        );
         // A late first message does not show that a schedule with short periods was missed.
         assert!(!Schedule::new(10_000, None, 64).is_missed(1, MS, 0));
     }

@@ -1,6 +1,7 @@
 //! The workloads, one file each, generic over the mechanism so that no timed loop contains a virtual call.
 
 mod exchange;
+mod latencies;
 mod open_ended;
 mod paced;
 mod ping_pong;

@@ -9,6 +9,7 @@ use crossway_mech::{Mechanism, Tx};
 use crossway_sys::clock::{Ticker, monotonic_ns};
 use crossway_sys::{OsError, poll};
 
+use super::latencies::Latencies;
 use super::paced::{Pace, Punctuality};
 use super::{enter, metered, take};
 use crate::control::{Outcome, Part};
@@ -149,23 +150,21 @@ fn receive<M: Mechanism>(
     let (_, rx) = &mut channels[0];
     let (scratch, checker) = (&mut scratch[..len], &mut checkers[0]);
     let first = checker.position();
-    let mut delays = Distribution::new();
+    let mut latencies = pace.map(Latencies::new);
     let mut last_ns = monotonic_ns();
     let mut outcome = metered(|| {
         while take(rx, scratch, checker)? == Seen::Message {
-            if let Some(pace) = pace {
+            if let (Some(pace), Some(latencies)) = (pace, &mut latencies) {
                 last_ns = monotonic_ns();
-                let burst =
-                    (checker.position() - first).saturating_sub(1) / pace.messages_per_burst();
-                delays.record(last_ns.saturating_sub(pace.instant_ns(burst)));
+                latencies.add(pace.burst_of(checker.position() - first), last_ns);
             }
         }
         Ok(())
     })?;
-    if pace.is_some() {
+    if let Some(latencies) = latencies {
         // Excludes the wait for the end of the last period.
         outcome.end_ns = last_ns;
-        outcome.histograms.push((Span::OneWay, delays.encode()));
+        latencies.enter(Span::OneWay, &mut outcome);
     }
     enter(&mut outcome, checkers, size);
     Ok(outcome)

@@ -6,6 +6,7 @@
 use crossway_mech::{Mechanism, Tx, Wait};
 use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
 
+use super::latencies::Latencies;
 use super::throughput::{acknowledge, end_lossy, receive_lossy};
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, PaceSeen, Window};
@@ -48,6 +49,15 @@ impl Pace {
     /// Creates a schedule with one message per period.
     pub(super) fn of_one(period_ns: u64, first_ns: u64) -> Pace {
         Pace { first_ns, period_ns, messages_per_burst: 1 }
+    }
+
+    /// The burst to which a message belongs; messages are numbered from one.
+    pub(super) fn burst_of(&self, message: u64) -> u64 {
+        message.saturating_sub(1) / self.messages_per_burst
+    }
+
+    pub(super) fn period_ns(&self) -> u64 {
+        self.period_ns
     }
 
     pub(super) fn instant_ns(&self, burst: u64) -> u64 {
@@ -208,13 +218,12 @@ pub(super) fn receive<M: Mechanism>(
     let checker = &mut checkers[0];
     let scratch = &mut scratch[..len];
     let first = checker.position();
-    let mut delays = Distribution::new();
+    let mut latencies = Latencies::new(pace);
     let (mut first_ns, mut last_ns) = (None, 0);
     let mut note = |position: u64| {
         last_ns = monotonic_ns();
         first_ns.get_or_insert(last_ns);
-        let burst = (position - first).saturating_sub(1) / pace.messages_per_burst;
-        delays.record(last_ns.saturating_sub(pace.instant_ns(burst)));
+        latencies.add(pace.burst_of(position - first), last_ns);
     };
     let mut outcome = metered(|| {
         if lossy {
@@ -232,7 +241,7 @@ pub(super) fn receive<M: Mechanism>(
     })?;
     outcome.first_receipt_ns = first_ns;
     outcome.end_ns = last_ns;
-    outcome.histograms.push((Span::OneWay, delays.encode()));
+    latencies.enter(Span::OneWay, &mut outcome);
     enter(&mut outcome, checkers, context.source.size());
     Ok(outcome)
 }

@@ -5,11 +5,12 @@
 use crossway_mech::{Mechanism, Tx};
 use crossway_sys::clock::monotonic_ns;
 
+use super::latencies::Latencies;
 use super::paced::{Pace, Punctuality, SPIN_AHEAD_NS, owns_a_core};
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, Window};
 use crate::inputs::Span;
-use crate::role_context::{Distribution, RoleContext, RoleError};
+use crate::role_context::{RoleContext, RoleError};
 
 pub(super) fn ask<M: Mechanism>(
     context: &mut RoleContext<M>,
@@ -39,7 +40,7 @@ fn ask_by<M: Mechanism, P: Put>(
     let (tx, rx) = &mut channels[0];
     let checker = &mut checkers[0];
     let mut punctuality = Punctuality::new(pace);
-    let mut delays = Distribution::new();
+    let mut latencies = Latencies::new(pace);
     let mut outcome = metered(|| {
         for request in 0..window.messages {
             let instant = pace.instant_ns(request);
@@ -48,7 +49,7 @@ fn ask_by<M: Mechanism, P: Put>(
             tx.flush()?;
             take(rx, &mut scratch[..len], checker)?;
             let now = monotonic_ns();
-            delays.record(now - instant);
+            latencies.add(request, now);
             punctuality.add(instant, began, now);
         }
         Ok(())
@@ -56,6 +57,6 @@ fn ask_by<M: Mechanism, P: Put>(
     // The first operation is the first request, not the sleep before it.
     outcome.start_ns = outcome.start_ns.max(pace.instant_ns(0));
     outcome.pacing = Some(punctuality.finish());
-    outcome.histograms.push((Span::RoundTrip, delays.encode()));
+    latencies.enter(Span::RoundTrip, &mut outcome);
     Ok(outcome)
 }
