@@ -83,7 +83,7 @@ pub struct Comparison {
     /// Whether the figure is a percentile and more than one in ten good trials of a side have too few samples for it.
     /// There is no interval then, because those that have enough are the fast ones.
     pub lacks_samples: bool,
-    /// Whether the virtual CPUs moved to other cores between the two sets, so that the figures say nothing about the
+    /// Whether the virtual CPUs were moved to other cores between the two sets, or used by other programs, so that the figures say nothing about the
     /// mechanism.
     #[serde(default)]
     pub cores_moved: bool,
@@ -115,7 +115,7 @@ pub struct ComparisonReport {
     pub comparisons: Vec<Comparison>,
     /// Cases of which trials ran only in A, or that have figures in A while no trial ran in B.
     pub only_in_a: Vec<String>,
-    /// Cases of which trials ran only in B, or that have figures only in B.
+    /// Cases of which trials ran only in B, or that have figures in B while no trial ran in A.
     pub only_in_b: Vec<String>,
     /// Cases of A with failed trials, each with the number of these trials and the reason of the first failure.
     #[serde(default)]
@@ -125,6 +125,9 @@ pub struct ComparisonReport {
     /// Matched cases that have figures on both sides but no figure in common, each with the reason.
     #[serde(default)]
     pub not_compared: Vec<String>,
+    /// Cases that have figures in B, but none in A because its trials are degraded, each with the reason.
+    #[serde(default)]
+    pub degraded_in_a: Vec<String>,
     /// Cases that have figures in A, but none in B because its trials are degraded, each with the reason.
     #[serde(default)]
     pub degraded_in_b: Vec<String>,
@@ -353,8 +356,8 @@ fn too_few(figure: Figure, trials: [usize; 2], figures: [usize; 2]) -> String {
 /// The remark on virtual CPUs that moved, with the cache-line round trips of both sides.
 fn cpus_moved(before: f64, after: f64) -> String {
     format!(
-        "the virtual CPUs probably moved to other cores (cache-line round trip: {before:.0} ns in A, {after:.0} ns in B); \
-         measure both again"
+        "the virtual CPUs were moved to other cores, or other programs used them (cache-line round trip: {before:.0} ns \
+         in A, {after:.0} ns in B); measure both again"
     )
 }
 

@@ -242,6 +242,11 @@ fn a_case_whose_trials_are_all_degraded_is_named_with_its_reason() {
     // Without figures in A, nothing has become worse, but nothing is decided either.
     let a = missed(samples::trials("pipe", 64, &A, 500.0));
     let sides = (a.iter().collect::<Vec<_>>(), b.iter().collect::<Vec<_>>());
+    let good = repeated(samples::trials("pipe", 64, &A, 500.0));
+    let report = compare(&sides.0, &good.iter().collect::<Vec<_>>(), &[], &Terms::default());
+    assert!(report.only_in_b.is_empty() && report.degraded_in_a[0].ends_with(why), "{report:?}");
+    assert!(LENIENT.failures(&report).is_empty());
+    assert_eq!(FailOn { allow_unclear: false, ..LENIENT }.failures(&report).len(), 1);
     let report = compare(&sides.0, &sides.1, &[], &Terms::default());
     assert!(report.without_figures[0].ends_with(why), "{report:?}");
     assert!(LENIENT.failures(&report).is_empty());

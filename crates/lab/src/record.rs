@@ -226,8 +226,8 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Whether the cache-line round trips show that the hypervisor moved the virtual CPUs to other cores during the
-    /// trial.
+    /// Whether the cache-line round trips show that the distance between the CPUs changed during the trial: the hypervisor
+    /// moved the virtual CPUs to other cores, or other programs used them.
     pub fn cores_moved(&self) -> bool {
         let readings = (self.cache_line_before_ns, self.cache_line_after_ns);
         matches!(readings, (Some(before), Some(after)) if cores_moved(before, after))

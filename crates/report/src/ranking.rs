@@ -103,6 +103,8 @@ pub struct Ranking {
     pub entries: Vec<Entry>,
     /// Contenders with fewer than five trials, best first; they are not ranked.
     pub too_few: Vec<Entry>,
+    /// Number of contenders that were measured but are not ranked because their cases are degraded.
+    pub degraded: usize,
 }
 
 impl Ranking {
@@ -128,11 +130,15 @@ impl Ranking {
         size_bytes: u64,
         discipline: WaitClass,
     ) -> Ranking {
-        let mut all: Vec<Entry> = summary
+        let (degraded, good): (Vec<&Case>, _) = summary
             .cases
             .iter()
-            .filter(|c| c.setting == setting && c.size_bytes == size_bytes && !c.degraded)
+            .filter(|c| c.setting == setting && c.size_bytes == size_bytes)
+            .filter(|c| c.workload == metric.workload())
             .filter(|c| summary.contenders[c.contender].discipline() == discipline)
+            .partition(|c| c.degraded);
+        let mut all: Vec<Entry> = good
+            .into_iter()
             .filter_map(|c| {
                 let figure = metric.of(c)?;
                 Some(Entry { contender: c.contender, figure, cores_moved: c.cores_moved })
@@ -148,7 +154,7 @@ impl Ranking {
         if let Some(first) = entries.first().map(|e| e.figure) {
             entries.sort_by_key(|e| !first.overlaps(&e.figure));
         }
-        Ranking { metric, entries, too_few }
+        Ranking { metric, entries, too_few, degraded: degraded.len() }
     }
 
     /// Returns the best contender and all that are statistically tied with it. Panics if `entries` is empty.

@@ -208,9 +208,9 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     let mut text = match leaders.len() {
         1 if blocking.entries.len() == 1 => {
             format!(
-                "For {subject}, only {} was measured{}, with a {} of {value} ({interval})",
+                "For {subject}, only {} {}, with a {} of {value} ({interval})",
                 name(summary, first),
-                often_enough(&blocking),
+                alone(&blocking),
                 figure_name(metric)
             )
         }
@@ -268,9 +268,10 @@ fn better_but_unranked(summary: &Summary, ranking: &Ranking) -> Option<String> {
     })
 }
 
-/// Returns `" often enough"` if other contenders were measured, but with too few trials; else an empty string.
-fn often_enough(ranking: &Ranking) -> &'static str {
-    if ranking.too_few.is_empty() { "" } else { " often enough" }
+/// Returns what a single ranked contender has in common with no other.
+fn alone(ranking: &Ranking) -> &'static str {
+    let others = ranking.degraded + ranking.too_few.len();
+    if others == 0 { "was measured" } else { "has enough good trials" }
 }
 
 /// Returns an estimate whose interval covers those of all leaders.
@@ -305,9 +306,9 @@ fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Optio
     let subject = subject(metric, size, class);
     if ranking.entries.len() == 1 {
         return Some(format!(
-            "For {subject}, only {} was measured{}, with a {} of {}.",
+            "For {subject}, only {} {}, with a {} of {}.",
             name(summary, first),
-            often_enough(&ranking),
+            alone(&ranking),
             figure_name(metric),
             figure(metric, first)
         ));

@@ -43,11 +43,11 @@ pub(crate) struct Compare {
     #[command(flatten)]
     filters: Filters,
     /// With slower:5%, for example, exit with status 1 if a figure is slower by more than 5 %, if the trials do not
-    /// decide that, if a trial of B failed, or if a case has figures only in A; it is an error if all trials of B are
-    /// in A, too
+    /// decide that, if a trial of B failed, or if a case of A has figures on one side only; it is an error if all trials
+    /// of B are in A, too
     #[arg(long, value_name = "slower:PERCENT")]
     fail_on: Option<FailOn>,
-    /// With --fail-on: accept figures that the trials leave undecided, and cases with figures only in A, except cases
+    /// With --fail-on: accept figures that the trials leave undecided, and cases with figures on one side, except cases
     /// of which all trials in B are degraded or most missed their rate
     #[arg(long, requires = "fail_on")]
     allow_unclear: bool,
@@ -194,6 +194,7 @@ impl Run for Compare {
             &mut report.only_in_b,
             &mut report.failed_in_a,
             &mut report.failed_in_b,
+            &mut report.degraded_in_a,
             &mut report.degraded_in_b,
             &mut report.without_figures,
             &mut report.not_compared,
@@ -219,6 +220,7 @@ impl Run for Compare {
             let others = [
                 ("only in A", &report.only_in_a),
                 ("only in B", &report.only_in_b),
+                ("degraded in A", &report.degraded_in_a),
                 ("without figures", &report.without_figures),
                 ("that differ in what they count", &report.not_compared),
             ]
@@ -370,6 +372,7 @@ impl Compare {
         list("only in B:", &report.only_in_b);
         list("not compared:", &report.not_compared);
         list("without figures:", &report.without_figures);
+        list("degraded in A:", &report.degraded_in_a);
         list("degraded in B:", &report.degraded_in_b);
         list("fails in A:", &report.failed_in_a);
         list("fails in B:", &report.failed_in_b);

@@ -38,7 +38,7 @@ warmup_ms = 5
 fn is_done(record: &Record) -> bool {
     let why = record.reason.as_deref().unwrap_or_default();
     let machine =
-        ["the hypervisor took", "the virtual CPUs probably moved", "the rate was not achieved"]
+        ["the hypervisor took", "the virtual CPUs were moved", "the rate was not achieved"]
             .iter()
             .any(|spoiler| why.starts_with(spoiler));
     record.status == Status::Ok || (record.status == Status::Degraded && machine)

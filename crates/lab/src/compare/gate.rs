@@ -130,6 +130,9 @@ impl FailOn {
         let lost = report.degraded_in_b.iter();
         failures.extend(lost.map(|case| format!("{case}; as a result, B has no figures for it")));
         if !self.allow_unclear {
+            let without = report.degraded_in_a.iter();
+            failures
+                .extend(without.map(|case| format!("{case}; A has no figures for it, undecided")));
             let neither = report.without_figures.iter();
             failures
                 .extend(neither.map(|case| format!("{case}; A has no figures either, undecided")));

@@ -11,13 +11,17 @@ pub(super) fn failed(case: &Case) -> Option<String> {
 }
 
 /// Adds a case with good trials on at most one side to the list that says why it cannot be compared. A case with failed
-/// trials in B needs no such entry, because failed trials are listed separately for all cases.
+/// trials on the other side needs no such entry, because failed trials are listed separately for all cases.
 pub(super) fn list(a: &Case, b: &Case, label: String, report: &mut ComparisonReport) {
     let degraded = trials_with(b, Status::Degraded);
-    let fails = b.records.iter().any(|r| r.status == Status::Failed);
+    let fails = |case: &Case| case.records.iter().any(|r| r.status == Status::Failed);
     match (a.trials() > 0, b.trials() > 0, degraded) {
-        (_, true, _) => report.only_in_b.push(label),
-        _ if fails => {}
+        (_, true, _) => match trials_with(a, Status::Degraded) {
+            _ if fails(a) => {}
+            Some(why) => report.degraded_in_a.push(format!("{label}: {why}")),
+            None => report.only_in_b.push(label),
+        },
+        _ if fails(b) => {}
         (true, false, Some(why)) => report.degraded_in_b.push(format!("{label}: {why}")),
         (true, false, None) => report.only_in_a.push(label),
         (false, false, degraded) => {

@@ -256,8 +256,8 @@ pub const COLUMNS: &[Column] = columns! {
     "empty_loop_ns" Real "cost of the empty measuring loop per message" |r| Some(r.calibration.empty_loop_ns);
     "cache_line_before_ns" Real "cache-line round trip before the trial" |r| r.calibration.cache_line_before_ns;
     "cache_line_after_ns" Real "cache-line round trip after the trial" |r| r.calibration.cache_line_after_ns;
-    "cores_moved" Flag "whether the cache-line round trips before and after the trial differ so much that the hypervisor \
-                        must have moved the virtual CPUs"
+    "cores_moved" Flag "whether the cache-line round trips before and after the trial differ so much that the virtual \
+                        CPUs were moved to other cores or used by other programs"
         |r| Some(crate::limits::cores_moved(r.calibration.cache_line_before_ns?, r.calibration.cache_line_after_ns?));
     "facts" Text "values read back from the system, as JSON" |r| serde_json::to_string(&r.facts).ok();
     "warnings" Text "warnings about the trial, separated by semicolons"

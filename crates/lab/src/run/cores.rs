@@ -88,8 +88,8 @@ fn note(record: &mut Record, when: &str, why: String) {
 
 fn mark(record: &mut Record, before: f64, after: f64) {
     let what = format!(
-        "the virtual CPUs probably moved to other cores: a cache-line round trip took {before:.0} ns before the \
-         trial and {after:.0} ns after it"
+        "the virtual CPUs were moved to other cores, or other programs used them: a cache-line round trip took \
+         {before:.0} ns before the trial and {after:.0} ns after it"
     );
     disturbed(record, what, "measure again, on a machine whose cores are not shared");
 }

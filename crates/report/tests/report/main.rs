@@ -127,7 +127,7 @@ fn degraded_trials_are_kept_but_not_averaged_in() {
     spoiled[0].latency_ns[0].p50 = 1;
     let run = run_of(vec![spoiled, round_trips("fifo", Wait::Block, &SLOW)]);
     assert!(
-        run.verdict().headline.contains("only fifo was measured"),
+        run.verdict().headline.contains("only fifo has enough good trials"),
         "{}",
         run.verdict().headline
     );

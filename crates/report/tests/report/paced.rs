@@ -77,6 +77,10 @@ fn the_best_of_a_paced_plan_and_its_ties_are_named() {
         let pacing = record.pacing.as_mut().expect("paced");
         pacing.reached_bits_per_s = pacing.intended_bits_per_s * 0.5;
     }
+    for others in [&late[..], &fast[..4]] {
+        let only = headline(vec![slow.clone(), others.to_vec()]);
+        assert!(only.contains("only pipe has enough good trials, with a"), "{only}");
+    }
     let kept = headline(vec![slow.clone(), fast.clone(), late]);
     assert!(kept.contains(" fifo has the lowest"), "{kept}");
     assert!(
