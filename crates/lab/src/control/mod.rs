@@ -119,7 +119,8 @@ pub enum Order {
         /// timed window ends.
         at_ns: u64,
     },
-    /// End the open-ended window that is running, which is then answered by `Done`. This order itself has no answer.
+    /// End the open-ended window that is running, or the sending of end marks, which is then answered by `Done`. This
+    /// order itself has no answer.
     Stop,
     /// Perform an act on the first channel while a fault is injected. The role records its progress in a file, whose
     /// descriptor is attached. Answered by `Acted` if the act ends.

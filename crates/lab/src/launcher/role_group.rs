@@ -202,6 +202,16 @@ impl<'a> RoleGroup<'a> {
         roles: &[usize],
         limit: Duration,
     ) -> Result<Vec<(Answer, Vec<HeldDescriptor>)>, LaunchError> {
+        self.answers_then(roles, limit, |_, _| Ok(()))
+    }
+
+    /// Like [`RoleGroup::answers`], and calls `then` with each role that has answered.
+    pub(crate) fn answers_then(
+        &mut self,
+        roles: &[usize],
+        limit: Duration,
+        mut then: impl FnMut(&mut Self, usize) -> Result<(), LaunchError>,
+    ) -> Result<Vec<(Answer, Vec<HeldDescriptor>)>, LaunchError> {
         let until = Instant::now() + limit;
         let mut heard: Vec<Option<(Answer, Vec<HeldDescriptor>)>> =
             roles.iter().map(|_| None).collect();
@@ -217,17 +227,22 @@ impl<'a> RoleGroup<'a> {
                 )));
             }
             let mut failed = Vec::new();
+            let mut answered = Vec::new();
             for (role, said) in ready {
                 match Failure::of(role, said) {
                     Ok(answer) => {
                         let at = roles.iter().position(|&r| r == role).unwrap_or(0);
                         heard[at] = Some(answer);
+                        answered.push(role);
                     }
                     Err(failure) => failed.push(failure),
                 }
             }
             if !failed.is_empty() {
                 return Err(self.failure(failed));
+            }
+            for role in answered {
+                then(self, role)?;
             }
         }
         Ok(heard.into_iter().flatten().collect())

@@ -1,9 +1,11 @@
-//! Tests that a mechanism that damages messages never gets a figure.
+//! Tests that a mechanism that damages messages never gets a figure, and that the end of a stream does not depend on an
+//! answer that could be lost.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use crossway_mech::mechanisms::udp::Udp;
 use crossway_mech::mechanisms::uds_seqpacket::UdsSeqpacket;
 use crossway_mech::{
     Caps, Carrier, Deadline, Listener, Mechanism, Offer, OpenError, Probe, RecvError, Rx, Spec,
@@ -128,15 +130,21 @@ struct Actor {
 }
 
 impl Actor {
-    fn start(part: Part) -> Actor {
+    fn start<M: Mechanism>(part: Part) -> Actor {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut wire = Wire::socket(theirs.into()).unwrap();
-        let life = thread::spawn(move || live::<Damaging>(task(part), &mut wire));
+        let life = thread::spawn(move || live::<M>(task(part), &mut wire));
         Actor { wire: Wire::socket(ours.into()).unwrap(), life }
     }
 
     fn order(&mut self, order: Order) {
         self.wire.say(&order, &[]).unwrap();
+    }
+
+    fn prepare(&mut self) {
+        let window = Window { number: 1, messages: 100, batch: 1, measured: true, open: false };
+        self.order(Order::Prepare { window });
+        assert!(matches!(self.answer(), Answer::Ready));
     }
 
     fn answer(&mut self) -> Answer {
@@ -145,8 +153,9 @@ impl Actor {
 }
 
 /// Opens a channel between a sender and a receiver.
-fn open() -> (Actor, Actor) {
-    let (mut sender, mut receiver) = (Actor::start(Part::Sender), Actor::start(Part::Receiver));
+fn open<M: Mechanism>() -> (Actor, Actor) {
+    let (mut sender, mut receiver) =
+        (Actor::start::<M>(Part::Sender), Actor::start::<M>(Part::Receiver));
     let Answer::Offers { offers, .. } = receiver.answer() else { panic!("no offers") };
     assert!(matches!(sender.answer(), Answer::Offers { .. }));
     let offers: Vec<OfferText> = offers;
@@ -158,10 +167,8 @@ fn open() -> (Actor, Actor) {
 }
 
 fn measure(sender: &mut Actor, receiver: &mut Actor) -> Outcome {
-    let window = Window { number: 1, messages: 100, batch: 1, measured: true, open: false };
     for actor in [&mut *receiver, &mut *sender] {
-        actor.order(Order::Prepare { window });
-        assert!(matches!(actor.answer(), Answer::Ready));
+        actor.prepare();
     }
     for actor in [&mut *receiver, &mut *sender] {
         actor.order(Order::Go { at_ns: 0 });
@@ -174,7 +181,7 @@ fn measure(sender: &mut Actor, receiver: &mut Actor) -> Outcome {
 /// Verification and measuring are tested in one function, because all damaging ends of a process share a counter.
 #[test]
 fn one_flipped_bit_is_noticed_in_verification_and_in_measuring() {
-    let (mut sender, mut receiver) = open();
+    let (mut sender, mut receiver) = open::<Damaging>();
     DAMAGED.store(RECEIVED.load(Ordering::Relaxed) + 3, Ordering::Relaxed);
     receiver.order(Order::Verify { channel: 0, sends: false, sender: 0 });
     sender.order(Order::Verify { channel: 0, sends: true, sender: 0 });
@@ -184,11 +191,21 @@ fn one_flipped_bit_is_noticed_in_verification_and_in_measuring() {
     drop(sender.wire);
     let _ = sender.life.join();
 
-    let (mut sender, mut receiver) = open();
+    let (mut sender, mut receiver) = open::<Damaging>();
     DAMAGED.store(u64::MAX, Ordering::Relaxed);
     let clean = measure(&mut sender, &mut receiver);
     assert_eq!((clean.received, clean.corrupt, clean.out_of_order), (100, 0, 0));
     DAMAGED.store(RECEIVED.load(Ordering::Relaxed) + 50, Ordering::Relaxed);
     let damaged = measure(&mut sender, &mut receiver);
     assert_eq!((damaged.received, damaged.corrupt), (100, 1));
+}
+
+#[test]
+fn a_sender_whose_messages_may_be_lost_ends_by_order_and_not_by_an_answer() {
+    let (mut sender, _receiver) = open::<Udp>();
+    sender.prepare();
+    sender.order(Order::Go { at_ns: 0 });
+    sender.order(Order::Stop);
+    let Answer::Done { outcome } = sender.answer() else { panic!("not done") };
+    assert_eq!(outcome.sent, 100);
 }

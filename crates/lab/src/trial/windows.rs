@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use crossway_mech::Reliability;
+
 use super::schedule::Schedule;
 use super::warmup::{Next, WarmUp};
 use super::{STEP_LIMIT, TrialRun, unexpected, wall_ns};
 use crate::control::{Answer, Order, Outcome, Window};
 use crate::inputs::{Extent, Measure};
-use crate::launcher::LaunchError;
+use crate::launcher::{HeldDescriptor, LaunchError};
 use crate::meters::{HostAsk, HostReading};
 use crate::record::Transport;
 
@@ -225,7 +227,7 @@ impl TrialRun<'_> {
         }
         self.give_go(span_ns)?;
         let limit = STEP_LIMIT + expected * PATIENCE_FACTOR as u32;
-        let answers = self.group.answers(&self.all(), limit)?;
+        let answers = self.window_answers(limit)?;
         if let Some(onlooker) = onlooker {
             onlooker.end()?;
         }
@@ -239,6 +241,31 @@ impl TrialRun<'_> {
         self.servers = outcomes.iter().filter_map(|o| o.server.map(|s| s.pid)).collect();
         self.servers.dedup();
         Ok(outcomes)
+    }
+
+    /// Waits for every role's answer. If messages may be lost, the senders repeat their end mark until they are ordered to
+    /// stop, because all receivers have answered. A receiver's acknowledgement could be lost like any message.
+    fn window_answers(
+        &mut self,
+        limit: Duration,
+    ) -> Result<Vec<(Answer, Vec<HeldDescriptor>)>, LaunchError> {
+        let all = self.all();
+        let has_replies = self.setting.inputs.workload.facts().has_replies;
+        if self.setting.caps.reliability != Reliability::Lossy || has_replies {
+            return self.group.answers(&all, limit);
+        }
+        let listens = |role: &usize| self.layout.roles[*role].listeners > 0;
+        let (mut receivers, senders): (Vec<_>, Vec<_>) = all.iter().partition(|role| listens(role));
+        self.group.answers_then(&all, limit, |group, role| {
+            let waited = receivers.len();
+            receivers.retain(|receiver| *receiver != role);
+            if waited > 0 && receivers.is_empty() {
+                for sender in &senders {
+                    group.order(*sender, &Order::Stop, Vec::new())?;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Starts the window in every role, beginning with the listening roles, which wait for the others. Timed windows

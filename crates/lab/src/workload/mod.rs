@@ -10,9 +10,11 @@ mod shared;
 mod throughput;
 
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 use crossway_mech::{Mechanism, RecvError, Rx, SendError, Tx};
 use crossway_sys::clock::monotonic_ns;
+use crossway_sys::{OsError, poll};
 
 use crate::control::{Outcome, Part, Window};
 use crate::inputs::Workload;
@@ -20,7 +22,8 @@ use crate::meters::RoleMeter;
 use crate::payload::{Checker, Seen, Source, write_in_place};
 use crate::role_context::{RoleContext, RoleError};
 
-/// Runs this role's part of one window. An open-ended window ends when the controller's connection becomes readable.
+/// Runs this role's part of one window. What the controller orders during the window, on its connection `line`, ends an
+/// open-ended window, and the end marks of a sender whose messages may be lost.
 pub(crate) fn run<M: Mechanism>(
     context: &mut RoleContext<M>,
     window: &Window,
@@ -32,7 +35,7 @@ pub(crate) fn run<M: Mechanism>(
         return open_ended::run(context, at_ns, line);
     }
     match (context.task.inputs.workload, context.task.part) {
-        (Workload::Throughput, Sender) => throughput::send(context, window),
+        (Workload::Throughput, Sender) => throughput::send(context, window, line),
         (Workload::Throughput, Receiver) => throughput::receive(context, window),
         (Workload::PingPong, Client) => ping_pong::ask(context, window),
         (Workload::Requests { period_ns }, Client) => {
@@ -44,7 +47,7 @@ pub(crate) fn run<M: Mechanism>(
         (Workload::Paced { burst_bytes, period_us }, part) => {
             let pace = paced::Pace::new(burst_bytes, period_us, context.source.size(), at_ns);
             match part {
-                Sender => paced::send(context, window, &pace),
+                Sender => paced::send(context, window, &pace, line),
                 _ => paced::receive(context, window, &pace),
             }
         }
@@ -68,6 +71,13 @@ pub(crate) fn run<M: Mechanism>(
             part,
         ) => Err(RoleError::Wrong(format!("the workload {workload:?} has no {}", part.name()))),
     }
+}
+
+/// Whether the controller has ordered a stop, or does so until this time.
+fn stop_ordered(line: BorrowedFd<'_>, until: Instant) -> Result<bool, RoleError> {
+    let readable = poll::any_readable(&[line], Some(until))
+        .map_err(|e| OsError::new("poll", "the controller's line", e))?;
+    Ok(readable.contains(&true))
 }
 
 /// Runs `work` between two readings of the meters and the clock.

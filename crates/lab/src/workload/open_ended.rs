@@ -7,11 +7,10 @@ use std::time::Instant;
 
 use crossway_mech::{Mechanism, Tx};
 use crossway_sys::clock::{Ticker, monotonic_ns};
-use crossway_sys::{OsError, poll};
 
 use super::latencies::Latencies;
 use super::paced::{Pace, Punctuality};
-use super::{enter, metered, take};
+use super::{enter, metered, stop_ordered, take};
 use crate::control::{Outcome, Part};
 use crate::inputs::Span;
 use crate::inputs::Workload;
@@ -78,9 +77,7 @@ impl<'a> Stop<'a> {
     }
 
     fn asked_now(&self) -> Result<bool, RoleError> {
-        let readable = poll::any_readable(&[self.line], Some(Instant::now()))
-            .map_err(|e| OsError::new("poll", "the controller's line", e))?;
-        Ok(readable.contains(&true))
+        stop_ordered(self.line, Instant::now())
     }
 }
 

@@ -3,11 +3,13 @@
 //! reported separately, because the latency includes the cost of the kernel's timer and scheduler, for which the
 //! mechanism is not responsible.
 
+use std::os::fd::BorrowedFd;
+
 use crossway_mech::{Mechanism, Tx, Wait};
 use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
 
 use super::latencies::Latencies;
-use super::throughput::{acknowledge, end_lossy, receive_lossy};
+use super::throughput::{end_lossy, receive_lossy};
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, PaceSeen, Window};
 use crate::inputs::{Inputs, Span, messages_per_burst};
@@ -157,6 +159,7 @@ pub(super) fn send<M: Mechanism>(
     context: &mut RoleContext<M>,
     window: &Window,
     pace: &Pace,
+    line: BorrowedFd<'_>,
 ) -> Result<Outcome, RoleError> {
     let mut outcome = if context.in_place() {
         send_by::<M, InPlace>(context, window, pace)?
@@ -165,7 +168,7 @@ pub(super) fn send<M: Mechanism>(
     };
     outcome.sent = window.messages;
     if context.lossy() {
-        end_lossy(context, window.number)?;
+        end_lossy(context, window.number, line)?;
     }
     Ok(outcome)
 }
@@ -214,7 +217,7 @@ pub(super) fn receive<M: Mechanism>(
     let lossy = context.lossy();
     let len = context.receive_len();
     let RoleContext { channels, checkers, scratch, .. } = context;
-    let (tx, rx) = &mut channels[0];
+    let (_, rx) = &mut channels[0];
     let checker = &mut checkers[0];
     let scratch = &mut scratch[..len];
     let first = checker.position();
@@ -231,7 +234,7 @@ pub(super) fn receive<M: Mechanism>(
                 checker.check(message);
                 note(checker.position());
             })?;
-            return acknowledge(tx, window.number);
+            return Ok(());
         }
         for _ in 0..window.messages {
             take(rx, scratch, checker)?;

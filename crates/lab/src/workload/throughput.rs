@@ -1,23 +1,28 @@
 //! One direction, as fast as possible. Both ends know the number of messages, so neither has to read a clock in the
 //! loop. If messages may be lost, the receiver cannot rely on the number. The sender then repeats an end mark, outside
-//! the timed part, until the receiver answers.
+//! the timed part, until the controller orders it to stop, because
+//! the receiver has ended its window.
 
-use crossway_mech::{Deadline, Mechanism, RecvError, Rx, SendError, Tx};
-use crossway_sys::clock::{instant_at, monotonic_ns, sleep_until_ns};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
 
-use super::{ByCopy, InPlace, Put, enter, metered, take};
+use crossway_mech::{Mechanism, Rx, SendError, Tx};
+use crossway_sys::clock::monotonic_ns;
+
+use super::{ByCopy, InPlace, Put, enter, metered, stop_ordered, take};
 use crate::control::{Outcome, Window};
 use crate::payload::{END_MARK, Seen};
 use crate::role_context::{RoleContext, RoleError};
 
-/// Interval between two end marks, nanoseconds.
-const MARK_PERIOD_NS: u64 = 1_000_000;
+/// Interval between two end marks.
+const MARK_PERIOD: Duration = Duration::from_millis(1);
 /// Number of end marks after which the sender considers the receiver dead.
 const MARK_LIMIT: u32 = 5_000;
 
 pub(super) fn send<M: Mechanism>(
     context: &mut RoleContext<M>,
     window: &Window,
+    line: BorrowedFd<'_>,
 ) -> Result<Outcome, RoleError> {
     let mut outcome = if context.in_place() {
         send_by::<M, InPlace>(context, window.messages)?
@@ -26,7 +31,7 @@ pub(super) fn send<M: Mechanism>(
     };
     outcome.sent = window.messages;
     if context.lossy() {
-        end_lossy(context, window.number)?;
+        end_lossy(context, window.number, line)?;
     }
     Ok(outcome)
 }
@@ -52,7 +57,7 @@ pub(super) fn receive<M: Mechanism>(
     let lossy = context.lossy();
     let len = context.receive_len();
     let RoleContext { channels, checkers, scratch, .. } = context;
-    let (tx, rx) = &mut channels[0];
+    let (_, rx) = &mut channels[0];
     let scratch = &mut scratch[..len];
     let checker = &mut checkers[0];
     let (mut first_ns, mut last_ns) = (None, 0);
@@ -62,7 +67,7 @@ pub(super) fn receive<M: Mechanism>(
                 first_ns.get_or_insert_with(monotonic_ns);
                 checker.check(m);
             })?;
-            return acknowledge(tx, window.number);
+            return Ok(());
         }
         if window.messages > 0 {
             take(rx, scratch, checker)?;
@@ -115,33 +120,26 @@ pub(super) fn receive_lossy<R: Rx>(
     }
 }
 
-pub(super) fn acknowledge<T: Tx>(tx: &mut T, window: u32) -> Result<(), RoleError> {
-    // One answer is enough: the sender's queue is empty, and it waits for nothing else.
-    tx.send(&mark(window), None)?;
-    Ok(tx.flush()?)
-}
-
-/// Repeats the end mark until the receiver answers.
+/// Repeats the end mark until the controller orders a stop, because the receiver has got one. The receiver does not
+/// answer it: an answer could be lost, too, and messages that an overloaded receiver has returned can fill the sender's
+/// queue.
 pub(super) fn end_lossy<M: Mechanism>(
     context: &mut RoleContext<M>,
     window: u32,
+    line: BorrowedFd<'_>,
 ) -> Result<(), RoleError> {
-    let (tx, rx) = &mut context.channels[0];
-    let mut answer = [0; 16];
+    let (tx, _) = &mut context.channels[0];
     for _ in 0..MARK_LIMIT {
-        let next_ns = monotonic_ns() + MARK_PERIOD_NS;
+        let until = Instant::now() + MARK_PERIOD;
         match tx.try_send(&mark(window)) {
             Ok(()) | Err(SendError::Full) => {}
             Err(e) => return Err(e.into()),
         }
-        let until: Deadline = Some(instant_at(next_ns));
-        match rx.recv(&mut answer, until) {
-            Ok(_) if answer == mark(window) => return Ok(()),
-            Ok(_) | Err(RecvError::TimedOut | RecvError::Empty) => sleep_until_ns(next_ns),
-            Err(e) => return Err(e.into()),
+        if stop_ordered(line, until)? {
+            return Ok(());
         }
     }
-    Err(RoleError::Wrong("the receiver did not acknowledge the end of the messages".to_owned()))
+    Err(RoleError::Wrong(format!("the receiver got none of {MARK_LIMIT} end marks")))
 }
 
 /// Receives until an end mark arrives in place of a message.
