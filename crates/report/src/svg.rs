@@ -40,11 +40,12 @@ pub fn chart(run: &Run, id: &str) -> Option<String> {
     let mut out = String::new();
     open(&mut out, chart, &view.label, run, &contenders);
     grid(&mut out, &frame, &lines, axis.unit);
-    for level in &view.levels {
-        draw_level(&mut out, &frame, &lines, level, axis.unit);
-    }
     for (series, how) in &lines {
         draw_line(&mut out, &frame, series, how);
+    }
+    // After the lines, so that no line covers a label.
+    for level in &view.levels {
+        draw_level(&mut out, &frame, &lines, level, axis.unit);
     }
     for mark in &view.marks {
         if let Some((_, how)) = lines.iter().find(|(s, _)| s.contender == Some(mark.contender)) {
@@ -52,6 +53,16 @@ pub fn chart(run: &Run, id: &str) -> Option<String> {
         }
     }
     names(&mut out, &frame, &lines);
+    let all = view.series.iter().filter(|s| s.contender.is_some() && !s.x.is_empty()).count();
+    if lines.len() < all {
+        let _ = writeln!(
+            out,
+            "<text class=\"soft\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{} of {all} contenders</text>",
+            WIDTH - 20.0,
+            HEIGHT - 10.0,
+            lines.len()
+        );
+    }
     let _ = writeln!(
         out,
         "<text class=\"soft\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">Message size</text></svg>",
@@ -119,8 +130,8 @@ fn open(out: &mut String, chart: &Chart, view: &str, run: &Run, contenders: &[Dr
         out,
         "<style>text{{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1b1f24;stroke:none}}\
          .title{{font-size:17px;font-weight:600}}.soft{{fill:#55606d}}.card{{fill:#fff;stroke:#dfdcd4}}.grid{{stroke:#e7e4dd}}\
-         .level{{stroke:#6b7683;stroke-width:1.5;stroke-dasharray:2 4;fill:none}}.line{{stroke-width:2}}{}\
-         @media(prefers-color-scheme:dark){{text{{fill:#e8e6e1}}.soft{{fill:#a9b2bd}}.card{{fill:#1b1f25;stroke:#30363f}}\
+         .level{{stroke:#6b7683;stroke-width:1.5;stroke-dasharray:2 4;fill:none}}.label{{paint-order:stroke;stroke:#fff;stroke-width:4px}}.line{{stroke-width:2}}{}\
+         @media(prefers-color-scheme:dark){{text{{fill:#e8e6e1}}.soft{{fill:#a9b2bd}}.card{{fill:#1b1f25;stroke:#30363f}}.label{{stroke:#1b1f25}}\
          .grid{{stroke:#2b3038}}{}}}</style>",
         class(false),
         class(true)
@@ -222,7 +233,7 @@ fn draw_level(
         let _ = writeln!(
             out,
             "<path class=\"level\" d=\"M{LEFT} {y:.1}H{right}\"/>\
-             <text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}, {}</text>",
+             <text class=\"soft label\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}, {}</text>",
             right - 6.0,
             if is_crowded_above(frame, lines, y) { y + 14.0 } else { y - 5.0 },
             escape(&level.name),
@@ -241,7 +252,7 @@ fn draw_level(
     let _ = writeln!(
         out,
         "<path class=\"level\" d=\"{}\"/>\
-         <text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+         <text class=\"soft label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
         path(&points),
         x,
         y - 5.0,

@@ -287,7 +287,7 @@ fn table(sheet: &Sheet, colours: bool, width: u16) -> String {
     }
     let hidden: Vec<&str> = left.iter().skip(1).map(|(_, head)| *head).collect();
     if !hidden.is_empty() {
-        let text = format!("Not shown (terminal too narrow): {}.", hidden.join(", "));
+        let text = format!("Not shown in {width} columns: {}.", hidden.join(", "));
         parts.push(wrap(&text, width));
     }
     parts.join("\n\n")
@@ -423,6 +423,6 @@ mod tests {
             assert_eq!(narrow.matches(&format!("{head} 12.3")).count(), 1, "{head}: {narrow}");
         }
         assert!(narrow.matches("Mechanism 12.3").count() > 1, "{narrow}");
-        assert!(narrow.contains("\nNot shown (terminal too narrow): "), "{narrow}");
+        assert!(narrow.contains("\nNot shown in 50 columns: "), "{narrow}");
     }
 }

@@ -1,7 +1,8 @@
 //! The evidence in a run that bears on a study: trials of TCP and of TIPC at the same place, and how they compare.
 
+use crossway_lab::cases;
 use crossway_lab::inputs::{Ends, Workload};
-use crossway_lab::record::{Record, Status};
+use crossway_lab::record::Record;
 use crossway_lab::stats::{median, ratio_interval};
 
 use crate::estimate::Estimate;
@@ -46,10 +47,11 @@ pub(super) struct Compared {
 }
 
 impl<'a> Evidence<'a> {
-    /// Returns the trials of a mechanism that have status ok and satisfy `wanted`.
+    /// Returns the trials of a mechanism that satisfy `wanted` and whose figures count.
     pub(super) fn of(&self, mechanism: &str, wanted: impl Fn(&Record) -> bool) -> Vec<&'a Record> {
         let all = self.run.records.iter();
-        all.filter(|r| r.status == Status::Ok && r.mechanism == mechanism && wanted(r)).collect()
+        let cases = cases::group(all.filter(|r| r.mechanism == mechanism && wanted(r)));
+        cases.iter().flat_map(cases::Case::good).collect()
     }
 
     /// Returns the maximum number of trials per case in the run's plan.
