@@ -7,6 +7,7 @@
 //! truncated (`verify.rs`).
 
 use crossway_mech::Access;
+use crossway_sys::topology::Topology;
 
 use crate::line_buffer::{LINE_BYTES, LineBuffer};
 
@@ -25,10 +26,19 @@ pub const SEQUENCED_SIZE: usize = 8;
 
 const LEAST_BUFFERS: usize = 4;
 
+/// Working set in bytes if the sizes of the private caches are unknown.
+const USUAL_WORKING_SET: u64 = 4 << 20;
+
 /// Number of messages by which the numbering runs ahead of the sending. If a sequence number were written immediately
 /// before its message is sent, a copy that loads words wider than the number would wait for the store, and the figure
 /// would include that wait.
 const LEAD: usize = 8;
+
+/// The size of the working set that a sender on this CPU sends from, bytes: twice that of its private caches. Limits are
+/// measured with the same working set, since more of a smaller one stays in the caches.
+pub fn working_set_bytes(topology: &Topology, cpu: u32) -> u64 {
+    topology.private_cache_bytes(cpu).map_or(USUAL_WORKING_SET, |bytes| 2 * bytes)
+}
 
 /// Adds up a message's words; the last word may be incomplete. Reads every byte.
 #[inline]

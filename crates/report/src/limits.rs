@@ -1,6 +1,6 @@
 //! The machine's physical limits: levels in charts, and the limit that bounds a contender's figure.
 
-use crossway_lab::limits::bound::{self, Loop, Readings};
+use crossway_lab::limits::bound::{self, Loop, Readings, is_better};
 use crossway_lab::limits::{CopyLimit, Limits as Measured, Spread};
 use crossway_lab::stats;
 
@@ -146,8 +146,7 @@ impl Limits {
         }
     }
 
-    /// Returns the name and the value of the limit if the figure's whole interval is better than the limit's, otherwise
-    /// `None`. A figure beyond its limit means that the measurement is wrong, or that the mechanism avoids a cost that
+    /// Returns the name and the value of the limit if the figure is beyond it ([`is_better`]), otherwise `None`. A figure beyond its limit means that the measurement is wrong, or that the mechanism avoids a cost that
     /// the limit includes.
     pub(crate) fn beyond(
         &self,
@@ -158,11 +157,13 @@ impl Limits {
         let figure = metric.of(case).filter(Estimate::has_interval)?;
         match metric {
             Metric::RoundTripP50 => {
-                self.round_trip_limit(contender, case).filter(|(_, limit)| figure.is_below(limit))
+                let limit = self.round_trip_limit(contender, case);
+                limit.filter(|(_, limit)| is_better(&figure, limit, false))
             }
             Metric::ByteRate | Metric::MessageRate => {
                 let bytes = Metric::ByteRate.of(case)?;
-                self.throughput_limit(contender, case).filter(|(_, limit)| limit.is_below(&bytes))
+                let limit = self.throughput_limit(contender, case);
+                limit.filter(|(_, limit)| is_better(&bytes, limit, true))
             }
             _ => None,
         }

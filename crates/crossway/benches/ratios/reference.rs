@@ -5,12 +5,10 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use crossway_lab::inputs::Workload;
+use crossway_lab::payload::working_set_bytes;
 use crossway_lab::record::Record;
 use crossway_sys::topology::Topology;
 use serde::Deserialize;
-
-/// Working set in bytes if the sizes of the private caches are unknown.
-const USUAL_WORKING_SET: u64 = 4 << 20;
 
 /// What a C loop does with the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +34,7 @@ struct Line {
 }
 
 impl Reference {
-    /// Compiles the loops into `dir`. Their working set is twice the private caches of `cpu`, like that of the roles.
+    /// Compiles the loops into `dir`. Their working set is that of a role on `cpu`.
     pub(crate) fn build(dir: &Path, topology: &Topology, cpu: u32) -> anyhow::Result<Reference> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/c");
         let made = Command::new("make")
@@ -49,10 +47,7 @@ impl Reference {
         if !made.status.success() {
             bail!("bench/c does not compile: {}", String::from_utf8_lossy(&made.stderr).trim());
         }
-        // Like the roles: twice the private caches.
-        let working_set_bytes =
-            topology.private_cache_bytes(cpu).map_or(USUAL_WORKING_SET, |bytes| 2 * bytes);
-        Ok(Reference { dir: dir.to_owned(), working_set_bytes })
+        Ok(Reference { dir: dir.to_owned(), working_set_bytes: working_set_bytes(topology, cpu) })
     }
 
     /// Repeats a trial with a C loop, with the same size, the same CPUs, and the same numbers of messages in the

@@ -73,8 +73,21 @@ pub fn copies(mechanism: &str, family: Family) -> u32 {
     catalogue::carrier(mechanism).map_or(family.copies(), |carrier| carrier.copies)
 }
 
-/// Whether the figure of a case of ping-pong or throughput lies beyond its limit: its whole interval is better than that
-/// of the limit, both from these trials of the case.
+/// Fraction of a limit by which a figure must be better to be beyond it. A reading lasts a few milliseconds and serves
+/// several trials, so the interval of the readings does not contain all of their error.
+const TOLERANCE: f64 = 0.03;
+
+/// Whether the whole interval of a figure is better than that of its limit, by more than 3 %.
+pub fn is_better(figure: &Estimate, limit: &Estimate, more_is_better: bool) -> bool {
+    if more_is_better {
+        figure.low > limit.high * (1.0 + TOLERANCE)
+    } else {
+        figure.high < limit.low * (1.0 - TOLERANCE)
+    }
+}
+
+/// Whether the figure of a case of ping-pong or throughput lies beyond its limit ([`is_better`]); figure and limit are
+/// both from these trials of the case.
 pub fn beyond(trials: &[&Record]) -> bool {
     let Some(first) = trials.first() else { return false };
     let readings = Readings::of(trials);
@@ -86,13 +99,13 @@ pub fn beyond(trials: &[&Record]) -> bool {
         Workload::PingPong => {
             let trip = over(|r| latency(r, Span::RoundTrip).map(|l| l.p50 as f64));
             let limit = readings.round_trip(WaitClass::of(&first.inputs.wait));
-            trip.zip(limit).is_some_and(|(trip, (_, limit))| trip.is_below(&limit))
+            trip.zip(limit).is_some_and(|(trip, (_, limit))| is_better(&trip, &limit, false))
         }
         Workload::Throughput => {
             let rate = over(|r| r.throughput.map(|t| t.bytes_per_s));
             let copies = copies(&first.mechanism, catalogue::family_of(first));
             let limit = readings.throughput(copies);
-            rate.zip(limit).is_some_and(|(rate, (_, limit))| limit.is_below(&rate))
+            rate.zip(limit).is_some_and(|(rate, (_, limit))| is_better(&rate, &limit, true))
         }
         _ => false,
     }

@@ -6,6 +6,7 @@ use crossway_sys::yardstick::{Copies, CopyPlan, copy_run};
 use serde::{Deserialize, Serialize};
 
 use super::{Ask, Limits, Spread, spread_of};
+use crate::payload::working_set_bytes;
 use crate::stats::TRIALS_AT_LEAST;
 
 /// The layout of the ring in the best measurement.
@@ -15,7 +16,7 @@ pub struct Layout {
     pub ring_bytes: u64,
     /// Number of bytes that the sender makes available to the receiver at a time; at least one message.
     pub hand_over_bytes: u64,
-    /// Size of the sender's working set, bytes; larger than the private caches of the sender's CPU.
+    /// Size of the sender's working set, bytes: that of a trial, but at least two messages.
     pub working_set_bytes: u64,
 }
 
@@ -66,9 +67,6 @@ pub const TWO_COPIES_FASTER: &str = "slower than with two copies: copying a mess
 const RINGS: [usize; 4] = [16 << 10, 128 << 10, 512 << 10, 4 << 20];
 /// Numbers of bytes to make available at a time, to be tried for small messages; 0 for one message at a time.
 const HAND_OVERS: [usize; 3] = [0, 1 << 10, 8 << 10];
-/// Working set if the sizes of the caches are unknown.
-const WORKING_SET: u64 = 8 << 20;
-
 /// Number of layouts from the first round that are measured thoroughly.
 const FINALISTS: usize = 3;
 /// Approximate duration of a run while layouts are searched between two trials, milliseconds. `READING_MS` is the
@@ -76,15 +74,21 @@ const FINALISTS: usize = 3;
 const SEARCH_MS: u32 = 1;
 const READING_MS: u32 = 2;
 
-/// Number of messages of `size` bytes that take about `run_ms`, at least 16. Assumes 1 GB/s for small messages, 3 GB/s
-/// for medium ones and 10 GB/s for large ones.
-fn messages(size: usize, run_ms: u32) -> usize {
+/// Number of messages of `size` bytes for a first run of about `run_ms`, at least 16. Assumes 1 GB/s for small messages,
+/// 3 GB/s for medium ones and 10 GB/s for large ones.
+fn first_messages(size: usize, run_ms: u32) -> usize {
     let bytes_per_ms = match size {
         0..=128 => 1 << 20,
         129..=1024 => 3 << 20,
         _ => 10 << 20,
     };
     (run_ms as usize * bytes_per_ms / size).max(16)
+}
+
+/// Number of messages that take `run_ms`, at least 16, if each takes `message_ns`. In a shorter run, the first pass through
+/// ring and working set, which are not in the caches yet, would make the limit too low.
+fn messages(message_ns: f64, run_ms: u32) -> usize {
+    ((f64::from(run_ms) * 1e6 / message_ns.max(1e-3)) as usize).max(16)
 }
 
 /// Layouts to try for a message size, as ring size and bytes made available at a time.
@@ -104,13 +108,6 @@ fn layouts(size: usize) -> Vec<(usize, usize)> {
         found.push((2 * size, size));
     }
     found
-}
-
-/// The size of the sender's working set in bytes: four times the private caches of its CPU, but between 4 and 64 MiB,
-/// so that a message is no longer in these caches when its turn comes again.
-fn working_set_bytes(topology: &Topology, cpu: u32) -> usize {
-    let private = topology.private_cache_bytes(cpu).unwrap_or(WORKING_SET / 4);
-    (private * 4).clamp(WORKING_SET / 2, WORKING_SET * 8) as usize
 }
 
 /// Measures one layout, nanoseconds per message.
@@ -138,7 +135,8 @@ fn time_ns(
 pub(crate) struct Copying {
     cpus: (u32, u32),
     what: (Copies, usize, usize),
-    layouts: Vec<(usize, usize)>,
+    /// The best layouts, each with the number of messages of a reading.
+    layouts: Vec<((usize, usize), usize)>,
 }
 
 impl Copying {
@@ -150,21 +148,21 @@ impl Copying {
         size_bytes: u64,
     ) -> Result<Copying, OsError> {
         let size = (size_bytes.max(1) as usize).next_multiple_of(64);
-        let what = (copies, size, working_set_bytes(topology, cpus.0));
+        let what = (copies, size, working_set_bytes(topology, cpus.0) as usize);
         let mut tried = Vec::new();
         for layout in layouts(size) {
-            tried.push((time_ns(cpus, what, layout, messages(size, SEARCH_MS))?, layout));
+            tried.push((time_ns(cpus, what, layout, first_messages(size, SEARCH_MS))?, layout));
         }
         tried.sort_unstable_by(|x, y| x.0.total_cmp(&y.0));
-        let layouts = tried.into_iter().take(FINALISTS).map(|(_, layout)| layout).collect();
+        let reading = |(ns, layout)| (layout, messages(ns, READING_MS));
+        let layouts = tried.into_iter().take(FINALISTS).map(reading).collect();
         Ok(Copying { cpus, what, layouts })
     }
 
     /// Measures the current throughput with the best layouts, payload bytes per second.
     pub(crate) fn bytes_per_s(&self) -> Result<f64, OsError> {
         let mut best = f64::INFINITY;
-        for &layout in &self.layouts {
-            let messages = messages(self.what.1, READING_MS);
+        for &(layout, messages) in &self.layouts {
             best = best.min(time_ns(self.cpus, self.what, layout, messages)?);
         }
         Ok(self.what.1 as f64 * 1e9 / best)
@@ -177,7 +175,7 @@ pub(super) fn measure(
     (a, b): (u32, u32),
     ask: &Ask,
 ) -> Result<Vec<CopyLimit>, OsError> {
-    let working_set = working_set_bytes(topology, a);
+    let working_set = working_set_bytes(topology, a) as usize;
     let mut limits = Vec::new();
     for &size in &ask.sizes_bytes {
         let size = (size.max(1) as usize).next_multiple_of(64);
@@ -188,7 +186,11 @@ pub(super) fn measure(
             // individually, in turn so that drift affects all alike.
             let mut tried = Vec::new();
             for layout in layouts(size) {
-                tried.push((time(layout, messages(size, ask.run_ms) / 2)?, layout, Vec::new()));
+                tried.push((
+                    time(layout, first_messages(size, ask.run_ms) / 2)?,
+                    layout,
+                    Vec::new(),
+                ));
             }
             tried.sort_unstable_by(|x, y| x.0.total_cmp(&y.0));
             let by_itself = |layout: &(usize, usize)| layout.1 == size;
@@ -200,8 +202,8 @@ pub(super) fn measure(
                 tried.truncate(FINALISTS);
             }
             for _ in 0..ask.repeats.max(1) {
-                for (_, layout, times) in &mut tried {
-                    times.push(time(*layout, messages(size, ask.run_ms))?);
+                for (first_ns, layout, times) in &mut tried {
+                    times.push(time(*layout, messages(*first_ns, ask.run_ms))?);
                 }
             }
             let best = |wanted: &dyn Fn(&(usize, usize)) -> bool| {

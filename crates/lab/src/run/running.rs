@@ -19,6 +19,7 @@ use crate::case::Case;
 use crate::inputs::{Access, Inputs, Load};
 use crate::launcher::{LaunchError, Launcher, RoleSite};
 use crate::load::{LoadError, RunningLoad};
+use crate::payload::working_set_bytes;
 use crate::plan::Plan;
 use crate::preflight::Finding;
 use crate::record::{ContenderNote, HarnessCost, LOCAL, Record, SCHEMA, Status};
@@ -29,8 +30,7 @@ use crate::{assemble, calibrate, catalogue, shutdown, stats};
 const FAILURES_ENOUGH: u32 = 2;
 /// Disturbed trials are repeated only if they are at most a quarter of all trials.
 const REPEATED_AT_MOST: usize = 4;
-/// Working set of the payload in bytes if the sizes of the caches are unknown.
-const USUAL_WORKING_SET: u64 = 4 << 20;
+
 /// A run in progress.
 pub(super) struct Running<'a> {
     pub(super) plan: &'a Plan,
@@ -394,8 +394,8 @@ fn split_remedy(why: &str) -> (String, String) {
     }
 }
 
-/// The working set of the payload in bytes: twice the size of the sender's private caches.
+/// The working set of the payload in bytes, by the sender's CPU or, for unpinned roles, the first that is allowed.
 fn working_set(topology: &Topology, cpus: &[u32]) -> u64 {
     let cpu = cpus.first().copied().or_else(|| topology.allowed().first().copied());
-    cpu.and_then(|cpu| topology.private_cache_bytes(cpu)).map_or(USUAL_WORKING_SET, |b| 2 * b)
+    working_set_bytes(topology, cpu.unwrap_or(0))
 }

@@ -30,7 +30,7 @@ pub(super) fn limits(run: &Run) -> Option<Section> {
              two cores that write to a cache line in turn, or one or two copies of the data. Limits with which figures \
              are compared were measured between the trials if possible; all other limits were measured before the run. \
              At a ratio near 1 there is nothing left to gain; a large ratio is the price of what the mechanism does \
-             besides moving the message. If the whole interval of a figure lies beyond that of its limit, the figure \
+             besides moving the message. If the whole interval of a figure lies more than 3 % beyond that of its limit, the figure \
              is marked: either it is wrong, or the mechanism avoids a cost that the limit includes. Ranges in small print in the other tables cover the \
              middle 80 % of the samples."
                 .to_owned(),
