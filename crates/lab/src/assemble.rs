@@ -14,7 +14,8 @@ use crate::control::Outcome;
 use crate::histogram;
 use crate::inputs::{Extent, Measure, Workload};
 use crate::record::{
-    Counts, Latency, Lateness, Pacing, Record, RoleMeters, ServerMeters, Span, Status, Throughput,
+    Counts, Latency, Lateness, Pacing, RATE_REACHED, Record, RoleMeters, ServerMeters, Span,
+    Status, Throughput,
 };
 use crate::role_layout::RoleLayout;
 use crate::trial::{Brought, sender_wall_ns, wall_ns};
@@ -107,11 +108,13 @@ fn scheduled_ns(workload: Workload, outcomes: &[Outcome]) -> Option<u64> {
 /// The time in which a paced stream delivered its messages, nanoseconds; `None` for other workloads. If all arrived within
 /// the schedule, it is that of the schedule, which includes the last period: without it, the stream would seem to exceed
 /// the offered rate. If the last ones arrived later, it is the time until then. But a mechanism that delivers late without
-/// falling behind, such as TCP with its delayed acknowledgement, achieves the rate; it only takes longer by the growth of
-/// its latencies.
+/// falling behind, such as TCP with its delayed acknowledgement, achieves the rate: if the sender itself ended on time, the
+/// time is longer only by the growth of the latencies.
 fn paced_ns(workload: Workload, outcomes: &[Outcome], wall_ns: u64) -> Option<u64> {
     let scheduled_ns = scheduled_ns(workload, outcomes)?;
-    let growth = outcomes.iter().find_map(|o| o.latency_growth);
+    let late_ns = outcomes.iter().find_map(|o| o.pacing.as_ref()).map_or(0, |seen| seen.drift_ns);
+    let on_time = (late_ns as f64) < scheduled_ns as f64 * (1.0 - RATE_REACHED);
+    let growth = outcomes.iter().find_map(|o| o.latency_growth).filter(|_| on_time);
     let grown_ns = growth.map_or(u64::MAX, |g| (scheduled_ns as f64 * (1.0 + g.max(0.0))) as u64);
     Some(wall_ns.min(grown_ns).max(scheduled_ns))
 }
@@ -384,13 +387,15 @@ mod tests {
         // Thirty messages, one a millisecond: the last arrives after 29 periods.
         let counts = Counts { sent: 30, received: 30, bytes: 1920, ..Counts::default() };
         let (wall_ns, scheduled_ns) = (29_000_000, 30_000_000);
-        let paced = |wall_ns, latency_growth| {
+        let paced_by = |drift_ns, wall_ns, latency_growth| {
             let workload = Workload::Requests { period_ns: 1_000_000 };
             let lateness = String::new();
-            let seen = PaceSeen { bursts: 30, late_bursts: 0, drift_ns: 0, lateness };
+            let seen = PaceSeen { bursts: 30, late_bursts: 0, drift_ns, lateness };
             let outcome = Outcome { pacing: Some(seen), latency_growth, ..Outcome::default() };
             paced_ns(workload, &[outcome], wall_ns)
         };
+        let paced = |wall_ns, growth| paced_by(0, wall_ns, growth);
+        assert_eq!(paced_by(5_000_000, 36_000_000, Some(0.0)), Some(36_000_000), "late sender");
         for from_first_receipt in [false, true] {
             let paced_ns = paced(wall_ns, Some(0.2));
             assert_eq!(paced_ns, Some(scheduled_ns), "everything arrived in time");

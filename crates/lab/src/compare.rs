@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cases::{self, Case, CaseKey};
 use crate::limits::cores_moved;
-use crate::record::{Rates, Record};
+use crate::record::{Rates, Record, Span};
 use crate::records_io::{Identity, identity};
 use crate::stats::{self, Interval, Summary, TRIALS_AT_LEAST};
 use durations::Durations;
@@ -135,6 +135,10 @@ pub struct ComparisonReport {
     /// are not included.
     #[serde(default)]
     pub without_figures: Vec<String>,
+    /// Compared cases whose p99 of a latency is not among the figures, because no trial of a side has enough samples for
+    /// it.
+    #[serde(default)]
+    pub without_p99: Vec<String>,
     /// Rates of the compared cases whose messages are sent at a fixed rate.
     #[serde(default)]
     pub rates: Vec<RatesOfCase>,
@@ -206,6 +210,14 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
             "{copies} of {n} figures are from the same trials on both sides (as in a copy of a run) and cannot differ"
         ));
     }
+    let without = report.without_p99.len();
+    if without > 0 {
+        let cases = if without == 1 { "case" } else { "cases" };
+        report.warnings.push(format!(
+            "p99 is not compared for {without} {cases}: no trial of one or both sides has the 1,000 samples that it needs; \
+             raise --measure-ms"
+        ));
+    }
     let open = n - copies;
     if open >= 20 {
         report.warnings.push(format!(
@@ -251,6 +263,14 @@ fn compare_case(
     for figure in FIGURES {
         let (x, y) = (a.figures(|r| figure.of(r)), b.figures(|r| figure.of(r)));
         report.comparisons.extend(compare_figure(&label, figure, &x, &y, between, terms));
+    }
+    let compared = |wanted: fn(Figure) -> Option<Span>| {
+        let figures = report.comparisons[before..].iter();
+        figures.filter_map(|c| wanted(c.figure)).collect::<Vec<_>>()
+    };
+    let p99s = compared(Figure::p99_of);
+    if compared(Figure::p50_of).iter().any(|span| !p99s.contains(span)) {
+        report.without_p99.push(label.clone());
     }
     let (of_a, of_b) = (Rates::of_case(a), Rates::of_case(b));
     if report.comparisons.len() > before && (of_a.is_some() || of_b.is_some()) {
@@ -356,8 +376,8 @@ fn too_few(figure: Figure, trials: [usize; 2], figures: [usize; 2]) -> String {
 /// The remark on virtual CPUs that moved, with the cache-line round trips of both sides.
 fn cpus_moved(before: f64, after: f64) -> String {
     format!(
-        "the virtual CPUs were moved to other cores, or other programs used them (cache-line round trip: {before:.0} ns \
-         in A, {after:.0} ns in B); measure both again"
+        "the virtual CPUs were moved to other cores, or other programs used them (median cache-line round trip: \
+         {before:.0} ns in A, {after:.0} ns in B); measure both again"
     )
 }
 

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::inputs::Workload;
-use crate::record::Span;
 use crate::record::Status;
 use crate::samples;
 
@@ -39,6 +38,16 @@ fn twice_the_time_is_slower_and_half_is_faster() {
     assert_eq!(faster.comparisons.len(), 3);
     assert_eq!(faster.comparisons[2].figure, Figure::CpuPerRoundTrip);
     assert_eq!(faster.comparisons[2].verdict, Verdict::Same);
+}
+
+#[test]
+fn a_warning_says_if_p99_is_not_compared() {
+    let mut b = samples::trials("pipe", 64, &A, 500.0);
+    assert!(against(&b).without_p99.is_empty());
+    b.iter_mut().for_each(|r| r.latency_ns[0].p99 = None);
+    let report = against(&b);
+    assert_eq!(report.without_p99, ["pipe ping-pong 64 B block shared-cache"]);
+    assert!(report.warnings[0].starts_with("p99 is not compared for 1 case: "), "{report:?}");
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn requests_at_a_rate_are_open_loop_and_a_rate_out_of_reach_is_named() {
     assert_eq!(advice.choice, None);
     let why = advice.abstained.unwrap_or_default();
     assert!(why.contains("achieves 50 % of the stated rate"), "{why}");
-    assert!(why.contains("about 15000 messages per second here"), "{why}");
+    assert!(why.contains("about 15000 messages per second are achieved here"), "{why}");
 }
 
 #[test]

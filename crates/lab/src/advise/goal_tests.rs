@@ -168,9 +168,12 @@ fn a_rate_just_missed_is_not_rounded_to_the_share_that_counts_as_reached() {
     assert_eq!(judged.failures(), ["achieves 98.9 % of the stated rate"]);
     judged.share_of_rate = share(0.2, 0.2, 0.2);
     assert_eq!(judged.failures(), ["achieves 20 % of the stated rate"]);
-    // An interval that contains the bound decides nothing, whatever the median.
-    let before = judged.undecided_goals();
+    // As in reports and rankings, most trials must have reached it.
     judged.share_of_rate = share(0.958, 0.9896, 1.0);
+    assert_eq!(judged.failures(), ["achieves 98.9 % of the stated rate"]);
+    // An interval that contains the bound decides nothing if the median has reached it.
+    let before = judged.undecided_goals();
+    judged.share_of_rate = share(0.958, 0.9901, 1.0);
     assert!(judged.admissible() && judged.violation() == 1.0);
     assert_eq!(judged.undecided_goals(), before + 1);
     assert_eq!(
@@ -337,7 +340,7 @@ fn a_rate_is_judged_by_its_interval() {
         }
         answer(&text, &records)
     };
-    let open = reached(&[1.0, 1.0, 1.0, 1.0, 1.0, 0.958, 0.96, 0.965, 0.97, 0.979]);
+    let open = reached(&[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.958, 0.96, 0.965, 0.97, 0.979]);
     assert_eq!(open.choice.as_deref(), Some("pipe"), "{:?}", open.abstained);
     assert!(open.compared[0].open_rate.as_ref().is_some_and(|why| why.contains("contains 99 %")));
     assert!(open.notes.iter().any(|n| n.starts_with("rate: undecided")), "{:?}", open.notes);

@@ -213,12 +213,14 @@ fn by_shortfall(a: &Figure, b: &Figure) -> std::cmp::Ordering {
     key(a).cmp(&key(b)).then(a.median.total_cmp(&b.median))
 }
 
-/// Whether the stated rate counts as reached; `share` is the achieved share of it. `None` if [`RATE_REACHED`] lies
-/// within the interval of the trials (or, with few trials, within their range).
+/// Whether the stated rate counts as reached; `share` is the achieved share of it. As in reports and rankings, the median
+/// of at least five trials must have reached it. `None` if [`RATE_REACHED`] lies within the interval of the trials below
+/// such a median (or, with few trials, within their range).
 fn rate_reached(share: &Figure) -> Option<bool> {
     match share {
         f if f.low >= RATE_REACHED => Some(true),
         f if f.high < RATE_REACHED => Some(false),
+        f if f.n >= TRIALS_AT_LEAST && f.median < RATE_REACHED => Some(false),
         _ => None,
     }
 }

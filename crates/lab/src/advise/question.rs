@@ -23,8 +23,8 @@ use crate::testbed::{HostWords, Share as Shared, Testbed, TestbedKind, Tipc};
 
 /// Maximum number of peers of a fan-in or fan-out.
 const MOST_PEERS: u64 = 64;
-/// Shortest period between two bursts that a sleeping sender can maintain, in microseconds. At higher rates, each burst
-/// consists of several messages.
+/// Shortest period between two bursts, in microseconds. The sender sleeps between bursts and begins them some 20 us late
+/// or more, which would be a large part of a shorter period. At higher rates, each burst consists of several messages.
 const LEAST_PERIOD_US: f64 = 200.0;
 
 /// Highest rate that a question with another pattern than fan-in or fan-out may state, messages per second.
@@ -308,8 +308,8 @@ impl Question {
         let messages = per_burst(rate);
         (messages > 1.0).then(|| {
             format!(
-                "sent as bursts of {messages} messages every {:.0} us, since a sender that sleeps cannot keep a period below \
-                 {LEAST_PERIOD_US} us",
+                "sent as bursts of {messages} messages every {:.0} us, since the lateness of a sender that sleeps would be a \
+                 large part of a period below {LEAST_PERIOD_US} us",
                 (messages * 1e6 / rate).round()
             )
         })

@@ -70,6 +70,16 @@ impl Figure {
         }
     }
 
+    /// The span of a median latency; `None` for other figures.
+    pub(super) fn p50_of(self) -> Option<Span> {
+        if let Figure::LatencyP50 { span } = self { Some(span) } else { None }
+    }
+
+    /// The span of a 99th percentile; `None` for other figures.
+    pub(super) fn p99_of(self) -> Option<Span> {
+        if let Figure::LatencyP99 { span } = self { Some(span) } else { None }
+    }
+
     /// The figure that expresses the CPU time of workloads with this measure. Each measure has a figure of its own,
     /// because a round trip takes several times the CPU time of a message by the same mechanism.
     fn cpu(measure: Measure) -> Figure {

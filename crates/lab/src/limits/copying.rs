@@ -60,7 +60,7 @@ impl Limits {
 }
 
 /// Explains a limit for which [`Limits::two_copies_faster`] holds.
-pub const TWO_COPIES_FASTER: &str = "slower than with two copies: copying a message out of the ring before reading it was faster here than \
+pub const TWO_COPIES_FASTER: &str = "slower than with two copies, and not only within the scatter of the readings: copying a message out of the ring before reading it was faster here than \
      reading it in place; the limit of a mechanism with one copy is the faster of the two";
 
 /// Sizes of rings to try: one within the nearest cache, two within the private caches, one within the last level.

@@ -1,5 +1,7 @@
 //! The conclusions on messages that are sent at a fixed rate.
 
+use std::cmp::Ordering;
+
 use crossway_lab::record::RATE_REACHED;
 
 use super::{list, usual};
@@ -7,14 +9,21 @@ use crate::ranking::Metric;
 use crate::summary::{Case, Summary};
 
 /// Returns the figure by which paced mechanisms are compared in the first setting, and the message size: at the highest
-/// of the rates, which has the most samples, the figure by which `crossway rank` ranks them. `None` if there are no good
-/// paced trials.
+/// rate at which several of one wait class have good trials, the figure by which `crossway rank` ranks them. A higher rate has more
+/// samples. `None` if there are no good paced trials.
 pub(super) fn metric(summary: &Summary) -> Option<(Metric, u64)> {
     let paced = |case: &Case| case.setting == 0 && !case.degraded && case.workload.facts().paced();
     let size = usual(&summary.sizes(paced))?;
     let cases = || summary.cases.iter().filter(|c| paced(c) && c.size_bytes == size);
     let rate = |case: &&Case| case.pacing.as_ref().map_or(0.0, |p| p.intended_msgs_per_s);
-    let workload = cases().max_by(|a, b| rate(a).total_cmp(&rate(b)))?.workload;
+    let class = |case: &Case| summary.contenders[case.contender].discipline();
+    let several = |case: &Case| {
+        let alike = |c: &&Case| c.workload == case.workload && class(c) == class(case);
+        cases().filter(alike).count() > 1
+    };
+    let order = |case: &&Case| (several(case), rate(case));
+    let workload =
+        cases().max_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(Ordering::Equal))?.workload;
     let p99 = Metric::DueP99(workload);
     let mut rivals = cases().filter(|c| c.workload == workload);
     let has_p99 = !workload.facts().has_replies && rivals.all(|case| p99.of(case).is_some());

@@ -81,6 +81,16 @@ fn the_best_of_a_paced_plan_and_its_ties_are_named() {
         let only = headline(vec![slow.clone(), others.to_vec()]);
         assert!(only.contains("only pipe has enough good trials, with a"), "{only}");
     }
+    // A rate at which only one has good trials is not the one that the headline is about.
+    let mut alone = paced("pipe", Wait::Block, &FAST);
+    for record in &mut alone {
+        record.inputs.workload = Workload::Paced { burst_bytes: 64, period_us: 100 };
+        let pacing = record.pacing.as_mut().expect("paced");
+        pacing.intended_bits_per_s *= 10.0;
+        pacing.reached_bits_per_s *= 10.0;
+    }
+    let rivals = headline(vec![slow.clone(), fast.clone(), alone]);
+    assert!(rivals.starts_with(&format!("{MESSAGES} fifo has the lowest")), "{rivals}");
     let kept = headline(vec![slow.clone(), fast.clone(), late]);
     assert!(kept.contains(" fifo has the lowest"), "{kept}");
     assert!(

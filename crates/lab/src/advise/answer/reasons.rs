@@ -248,7 +248,7 @@ pub(super) fn nothing_admissible(
             _ => "combine several messages into one",
         };
         text += &format!(
-            ". It achieves about {:.0} messages per second here; lower the stated rate to that, or {remedy}",
+            ". At most about {:.0} messages per second are achieved here; state a rate clearly below that, or {remedy}",
             rate * share
         );
     }
