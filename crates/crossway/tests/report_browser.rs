@@ -268,7 +268,7 @@ fn wrong_tables(browser: &mut Browser, page: &browser::Page, width: u32) -> Vec<
 
 /// The reference run, a run of the plan `quick`.
 fn reference() -> PathBuf {
-    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records/2026-11-25-epyc-2cpu");
+    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records/2026-11-26-epyc-2cpu");
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-reference.html");
     assert_cmd::cargo::cargo_bin_cmd!("crossway")
         .arg("report")

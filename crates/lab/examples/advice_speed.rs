@@ -3,7 +3,7 @@
 //! Copies the records of a run into several runs in a temporary folder until there are 100,000, and answers a question
 //! from them.
 //!
-//! `cargo run --release -p crossway-lab --example advice_speed -- records/2026-11-25-epyc-2cpu`
+//! `cargo run --release -p crossway-lab --example advice_speed -- records/2026-11-26-epyc-2cpu`
 
 use std::path::PathBuf;
 use std::time::Instant;
