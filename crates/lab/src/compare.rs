@@ -307,7 +307,7 @@ fn compare_figure(
     let decided = stats::ratio_interval(b, a, 0.95)?;
     let lacks_samples = matches!(figure, Figure::LatencyP99 { .. })
         && std::iter::zip([a, b], between.trials)
-            .any(|(with, trials)| with.len() * 10 < trials * 9);
+            .any(|(with, trials)| stats::too_many_lack(with.len(), trials));
     let is_enough = stats::enough(a) && stats::enough(b) && !lacks_samples;
     let ratio_interval = is_enough.then_some(decided);
     let slowdown_interval = ratio_interval.map(|i| match figure.more_is_better() {

@@ -94,6 +94,7 @@ pub struct GoalCall {
 ///
 /// A goal is met if the whole 95 % interval of the median over the trials that count satisfies the bound, missed if the
 /// whole interval violates it, and undecided if the interval contains the bound or there are fewer than five trials. A
+/// percentile for which more than one in ten trials have too few samples cannot be met, because these are the slow ones. A
 /// maximum must hold in every trial that counts: a single one above the bound misses the goal. If the median trial did
 /// not achieve the rate of the case, its goals are missed.
 pub fn judge(records: &[Record]) -> Vec<GoalCall> {
@@ -127,6 +128,8 @@ fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
     let good: Vec<&Record> = trials.iter().copied().filter(|r| cases::counts(r)).collect();
     let values: Vec<f64> = good.iter().filter_map(|r| figure.of(r)).collect();
     let worst = values.iter().copied().reduce(f64::max).filter(|_| figure == GoalFigure::MaxUs);
+    // In the same time, a slow trial has fewer samples: those with enough are the fast ones.
+    let lacks_slow = figure.samples_needed() > 1 && stats::too_many_lack(values.len(), good.len());
     let interval = (values.len() >= TRIALS_AT_LEAST && worst.is_none())
         .then(|| stats::median_interval(&values, 0.95))
         .flatten()
@@ -134,12 +137,20 @@ fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
     let holds = |value: f64| if figure.at_most() { value <= bound } else { value >= bound };
     let verdict = match (worst, interval) {
         (Some(worst), _) => of_maximum(worst, values.len(), bound),
-        (None, Some((low, high))) if holds(low) && holds(high) => GoalVerdict::Met,
+        (None, Some((low, high))) if holds(low) && holds(high) && !lacks_slow => GoalVerdict::Met,
         (None, Some((low, high))) if !holds(low) && !holds(high) => GoalVerdict::Missed,
         _ => GoalVerdict::Undecided,
     };
     // What a case achieves at a lower rate is not what the goal asks for.
     let (verdict, reason) = match verdict {
+        GoalVerdict::Missed if lacks_slow => {
+            let why = format!(
+                "also by the {} of {} trials that have enough samples",
+                values.len(),
+                good.len()
+            );
+            (verdict, Some(why))
+        }
         GoalVerdict::Missed => (verdict, None),
         _ if !good.is_empty() && !cases::at_rate(&good) => {
             let missed = good.iter().filter(|r| cases::missed_rate(r)).count();
@@ -151,13 +162,15 @@ fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
             (verdict, Some(why_undecided(trials, good.len(), values.len(), figure)))
         }
     };
+    // Figures of the fast trials would pass for those of all.
+    let shown = !(lacks_slow && verdict == GoalVerdict::Undecided);
     GoalCall {
         group: trials[0].group.clone(),
         case: trials[0].case.clone(),
         figure,
         bound,
-        value: worst.or_else(|| stats::median(&values)),
-        interval,
+        value: worst.or_else(|| stats::median(&values)).filter(|_| shown),
+        interval: interval.filter(|_| shown),
         trials: values.len(),
         verdict,
         reason,
@@ -224,6 +237,27 @@ mod tests {
     }
 
     const FIVE: [u64; 5] = [10_000, 11_000, 12_000, 13_000, 14_000];
+
+    #[test]
+    fn a_percentile_of_the_fast_trials_alone_meets_no_goal() {
+        let judged = |lacking: usize, bound| {
+            let mut records = samples::trials("pipe", 64, &[10_000; 13], 1000.0);
+            for (i, record) in records.iter_mut().enumerate() {
+                record.inputs.require = Goals([(GoalFigure::P99Us, bound)].into());
+                record.latency_ns[0].p99 = (i >= lacking).then_some(80_000);
+            }
+            let call = judge(&records).remove(0);
+            (call.verdict, call.value, call.reason.unwrap_or_default())
+        };
+        assert_eq!(judged(1, 130.0), (GoalVerdict::Met, Some(80.0), String::new()));
+        let (verdict, value, why) = judged(7, 130.0);
+        assert_eq!((verdict, value), (GoalVerdict::Undecided, None));
+        assert!(why.starts_with("7 of 13 trials have too few samples"), "{why}");
+        // The slow trials would only confirm that it is missed.
+        let (verdict, _, why) = judged(7, 70.0);
+        assert_eq!(verdict, GoalVerdict::Missed);
+        assert_eq!(why, "also by the 6 of 13 trials that have enough samples");
+    }
 
     #[test]
     fn the_whole_interval_decides() {

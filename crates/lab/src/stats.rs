@@ -23,6 +23,12 @@ pub fn enough(figures: &[f64]) -> bool {
     figures.len() >= TRIALS_AT_LEAST
 }
 
+/// Whether more than one in ten of `trials` lack a percentile that only `with` of them have. A percentile of the others
+/// would be that of the fast trials, since a slow one has fewer samples in the same time.
+pub fn too_many_lack(with: usize, trials: usize) -> bool {
+    with * 10 < trials * 9
+}
+
 /// The figures in ascending order; `None` if there are none or one is NaN.
 pub fn sorted(figures: &[f64]) -> Option<Vec<f64>> {
     if figures.is_empty() || figures.iter().any(|x| x.is_nan()) {

@@ -4,7 +4,7 @@ mod disturbed;
 mod flip;
 mod reasons;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use disturbed::{disturbances, durations};
 pub use flip::Flip;
@@ -214,6 +214,42 @@ pub(super) fn put_together(
     advice
 }
 
+/// Leaves out the trials of runs with at most half of these candidates, where a candidate also has others: the machine
+/// may have been in another state in such a run, which would then count for some candidates and not for the others.
+fn side_by_side(
+    question: &Question,
+    judged: &mut [Judged],
+    sources: &Sources<'_>,
+    advice: &mut Advice,
+) {
+    let mut candidates_of: BTreeMap<&str, usize> = BTreeMap::new();
+    for run in judged.iter().flat_map(|j| &j.plain_runs) {
+        *candidates_of.entry(run).or_default() += 1;
+    }
+    let of_few = |(run, n): (&str, usize)| (2 * n <= judged.len()).then(|| run.to_owned());
+    let few: BTreeSet<String> = candidates_of.into_iter().filter_map(of_few).collect();
+    let mut left_out: BTreeSet<&String> = BTreeSet::new();
+    for j in judged {
+        let (of_few, of_most): (Vec<&String>, Vec<_>) =
+            j.runs.iter().partition(|run| few.contains(*run));
+        if of_few.is_empty() || of_most.is_empty() {
+            continue;
+        }
+        let trials = sources.library.own.iter().filter(|t| !few.contains(&t.run));
+        if let Some(fewer) = judge(question, &j.candidate, trials) {
+            left_out.extend(few.iter().filter(|run| j.runs.contains(run)));
+            *j = fewer;
+        }
+    }
+    if !left_out.is_empty() {
+        let runs: Vec<&str> = left_out.into_iter().map(String::as_str).collect();
+        advice.notes.push(format!(
+            "left out, because at most half of the candidates were measured in it: {}",
+            runs.join(", ")
+        ));
+    }
+}
+
 /// The figures of every candidate that has trials. Trials of other machines are used only if there are none of this
 /// machine. Adds candidates without figures to the list of those that were ruled out.
 fn all_judged(
@@ -225,6 +261,9 @@ fn all_judged(
 ) -> Vec<Judged> {
     let best_of = |c: &Candidate| survey.judge(question, c, &sources.library.own);
     let mut judged: Vec<Judged> = candidates.iter().filter_map(best_of).collect();
+    if survey.trials.is_empty() {
+        side_by_side(question, &mut judged, sources, advice);
+    }
     if judged.is_empty() && !sources.library.foreign.is_empty() {
         judged = candidates
             .iter()
@@ -341,6 +380,18 @@ fn enter_choice(
             "No confidence is stated, because the trials of these candidates were taken up to {minutes} minutes apart, \
              and the machine may have changed meanwhile; without --no-measure, they are measured side by side"
         ));
+    }
+    let runs = |j: &Judged| j.plain_runs.clone();
+    if advice.confidence.is_some()
+        && survey.trials.is_empty()
+        && choice.pursued.iter().any(|j| runs(j) != runs(chosen))
+    {
+        advice.confidence = None;
+        advice.no_confidence = Some(
+            "No confidence is stated, because these candidates were not all measured in the same runs, between which the \
+             machine may have changed; without --no-measure, they are measured side by side"
+                .to_owned(),
+        );
     }
     advice.equal = choice.equal.iter().map(|j| j.candidate.label()).collect();
     advice.runner_up = choice.runner_up.map(|j| j.candidate.label());

@@ -149,7 +149,9 @@ pub fn judge<'a>(
     }
     let mut cases: Vec<String> = mix.trials().map(|t| t.case.clone()).collect();
     let mut runs: Vec<String> = mix.trials().map(|t| t.run.clone()).collect();
-    for names in [&mut cases, &mut runs] {
+    let mut plain_runs: Vec<String> =
+        mix.trials().filter(|t| t.survey_part().is_none()).map(|t| t.run.clone()).collect();
+    for names in [&mut cases, &mut runs, &mut plain_runs] {
         names.sort();
         names.dedup();
     }
@@ -180,6 +182,7 @@ pub fn judge<'a>(
         durations: mix.trials().map(|t| t.planned()).collect(),
         cases,
         runs,
+        plain_runs,
         former: false,
     })
 }

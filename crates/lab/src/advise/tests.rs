@@ -431,3 +431,28 @@ fn wishes_have_the_words_of_rfc_9622() {
         assert_eq!(Property::named(property.name()), Some(property));
     }
 }
+
+#[test]
+fn runs_with_few_of_the_candidates_do_not_count_against_those() {
+    let of_run = |run: &str, mechanism: &str, p50_ns: u64| -> Vec<Trial> {
+        let mut trials = round_trips(mechanism, &[p50_ns; 7], 900.0);
+        trials.iter_mut().for_each(|t| t.run = run.to_owned());
+        trials
+    };
+    // In the second run the machine was slower.
+    let mut trials = of_run("first", "pipe", 5_000);
+    trials.extend(of_run("first", "fifo", 5_500));
+    trials.extend(of_run("first", "tcp", 9_000));
+    trials.extend(of_run("second", "pipe", 50_000));
+    let advice = answer(UNPINNED, &library(trials.clone()));
+    assert_eq!(advice.choice.as_deref(), Some("pipe"), "{:?}", advice.abstained);
+    assert!(advice.confidence.is_some(), "{:?}", advice.no_confidence);
+    let note = "left out, because at most half of the candidates were measured in it: second";
+    assert!(advice.notes.iter().any(|n| n == note), "{:?}", advice.notes);
+    // A run with most candidates counts, but the machine may have changed for those.
+    trials.extend(of_run("second", "fifo", 50_000));
+    let advice = answer(UNPINNED, &library(trials));
+    assert_eq!(advice.confidence, None);
+    let why = advice.no_confidence.unwrap_or_default();
+    assert!(why.contains("not all measured in the same runs"), "{why}");
+}

@@ -46,6 +46,8 @@ pub struct Judged {
     pub cases: Vec<String>,
     /// Names of the runs that contain these trials.
     pub runs: Vec<String>,
+    /// Those of these runs that were not stages of a survey, which decides itself what it measures side by side.
+    pub plain_runs: Vec<String>,
     /// How far a survey measured the candidate: `Last` if any of the trials is from the last stages; else `Early` if
     /// all of them are from early stages (the candidate was dropped); else `OfOther` if any is from a survey for
     /// another question; else `None`.
