@@ -138,7 +138,8 @@ fn why(study: &Study, finding: &Finding) -> String {
             "{why} About {n} trials per case would decide it, more than the {MOST_TRIALS} that a run can have."
         ),
         (Verdict::Undecided, Some(n)) => format!(
-            "{why} About {n} trials per case would decide it: `crossway measure {} --trials {n}`",
+            "{why} About {n} trials per case would decide it: `crossway measure {} --trials {n}` (`--dry-run` says how long \
+             that takes)",
             study.plan
         ),
         (Verdict::Undecided, None) if finding.on_bound => format!(
