@@ -65,7 +65,7 @@ pub fn warning_about(trials: &[OtherWork]) -> Option<String> {
     let cpus = other_cpus(trials).filter(|cpus| *cpus >= CPUS)?;
     let of = trials.first().map_or(1, |trial| trial.cpus);
     Some(format!(
-        "other programs kept {cpus:.1} of {of} CPUs busy during the trials, which may have affected these figures; repeat the run while the machine is otherwise idle"
+        "other programs kept {cpus:.1} of {of} CPUs busy during these trials, which may have affected these figures; repeat the run while the machine is otherwise idle"
     ))
 }
 

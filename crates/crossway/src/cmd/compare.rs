@@ -205,7 +205,11 @@ impl Run for Compare {
             // Numbers in a case are sizes: 64 sorts before 4096.
             Sort::Case => report.comparisons.sort_by_cached_key(|c| natural(&c.case)),
             Sort::Change => {
-                report.comparisons.sort_by(|x, y| y.slowdown.total_cmp(&x.slowdown));
+                // Without an interval no change is shown.
+                let open = |c: &Comparison| c.slowdown_interval.is_none();
+                report
+                    .comparisons
+                    .sort_by(|x, y| open(x).cmp(&open(y)).then(y.slowdown.total_cmp(&x.slowdown)));
             }
         }
         let failures = self.fail_on.map_or(Vec::new(), |gate| {

@@ -107,7 +107,7 @@ fn other_programs_that_used_the_cpus_during_the_trials_are_named() {
             span_ns: Some(1_000_000),
         }];
     }
-    let told = "in first, other programs kept 1.2 of 2 CPUs busy during the trials";
+    let told = "in first, other programs kept 1.2 of 2 CPUs busy during these trials";
     let advice = answer(UNPINNED, &records);
     assert!(advice.warnings.iter().any(|w| w.starts_with(told)), "{:?}", advice.warnings);
     // A record that is read for advice says the same as one that was just made.

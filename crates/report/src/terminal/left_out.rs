@@ -11,7 +11,7 @@ use crate::units::{count, three_digits};
 use crate::verdict::list;
 
 /// Number of reasons shown for each status, the most frequent first; the page shows all.
-const REASONS: usize = 3;
+const REASONS: usize = 8;
 
 pub(super) fn left_out(summary: &Summary, width: u16) -> String {
     let mut out = String::new();
