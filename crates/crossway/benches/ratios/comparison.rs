@@ -73,19 +73,10 @@ impl Comparison {
     /// Compares unpaired trials: divides each figure of `over` by the median of `under`. The interval is that of the
     /// ratio of the two medians.
     pub(crate) fn unpaired(name: String, over: &[f64], under: &[f64], target: Target) -> Self {
-        Self::by_medians(name, over, under, Some(target))
-    }
-
-    /// Like [`Comparison::unpaired`], but without a target, for information only.
-    pub(crate) fn shown(name: String, over: &[f64], under: &[f64]) -> Self {
-        Self::by_medians(name, over, under, None)
-    }
-
-    fn by_medians(name: String, over: &[f64], under: &[f64], target: Option<Target>) -> Self {
         let base = stats::median(under).unwrap_or(f64::NAN);
         let ratios: Vec<f64> = over.iter().map(|o| o / base).collect();
         let interval = bootstrap::ratio_interval(over, under, 0.95).map(|i| (i.low, i.high));
-        Self::of(name, &ratios, interval, over, under, target)
+        Self::of(name, &ratios, interval, over, under, Some(target))
     }
 
     fn of(

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Parser;
 use comparison::{Comparison, Target};
-use crossway_lab::limits::{Ask, CopyLimit, Limits};
+use crossway_lab::limits::{Ask, Limits};
 use crossway_lab::plan::Plan;
 use crossway_lab::record::Record;
 use crossway_lab::{case, inputs::Workload, stats};
@@ -104,6 +104,8 @@ struct Figures {
     /// Cache-line round trip over two cache lines, in nanoseconds. The value for a trial is the median of the round
     /// trips measured before and after the trial.
     cache_line_ns: Vec<f64>,
+    /// Messages per second with one copy, measured before each trial of a stream.
+    one_copy: Vec<f64>,
 }
 
 /// Key of a case: mechanism, whether its wait class is hybrid, workload ([`RATE`] or [`RTT`]), and size in bytes.
@@ -200,7 +202,7 @@ fn limits(topology: &Topology, pair: (u32, u32)) -> anyhow::Result<Limits> {
     let ask = Ask {
         pairs: vec![pair],
         copy_pairs: vec![pair],
-        sizes_bytes: vec![64, 4 << 10, 64 << 10, 256 << 10, 1 << 20],
+        sizes_bytes: vec![64],
         repeats: 7,
         long_wakes: 1,
         ..Ask::default()
@@ -252,6 +254,8 @@ fn measure(
             [record.calibration.cache_line_before_ns, record.calibration.cache_line_after_ns];
         let lines: Vec<f64> = lines.into_iter().flatten().collect();
         of_case.cache_line_ns.extend(stats::median(&lines));
+        let one_copy = record.calibration.one_copy_bytes_per_s;
+        of_case.one_copy.extend(one_copy.map(|b| b / record.inputs.size_bytes as f64));
     })?;
     Ok(figures)
 }
@@ -304,30 +308,28 @@ fn against_limits(
         let name = "shm-spin round trip at 64 B / cache-line round trip, two lines".to_owned();
         found.push(Comparison::paired(name, &f.crossway, &f.cache_line_ns, Target::AtMost(1.5)));
     }
-    let of_limits = |size, of: fn(&CopyLimit) -> f64| -> Vec<f64> {
-        limits
-            .iter()
-            .filter_map(|l| l.copy_limit(1, size))
-            .filter(|l| l.size_bytes == size)
-            .map(of)
-            .collect()
-    };
+    let limited = |size| spin(RATE, size).filter(|f| f.one_copy.len() == f.crossway.len());
     for size in [4 << 10, 64 << 10, 256 << 10, 1 << 20] {
-        let Some(f) = spin(RATE, size) else { continue };
-        let at = of_limits(size, |l| l.msgs_per_s.median);
+        let Some(f) = limited(size) else { continue };
         let name = format!("shm-spin throughput at {}: Crossway / one-copy limit", bytes(size));
-        found.push(Comparison::unpaired(name, &f.crossway, &at, Target::AtLeast(0.95)));
+        found.push(Comparison::paired(name, &f.crossway, &f.one_copy, Target::AtLeast(0.95)));
     }
     // A sender that does not know whether another message follows must hand over each one individually; the limit
     // with batching is shown for information.
     if let Some(f) = spin(RATE, 64) {
         let name = "shm-spin throughput at 64 B: Crossway / one-copy limit";
-        let alone = of_limits(64, |l| l.each_by_itself_msgs_per_s.median);
-        let gathered = of_limits(64, |l| l.msgs_per_s.median);
+        let alone: Vec<f64> = limits
+            .iter()
+            .filter_map(|l| l.copy_limit(1, 64))
+            .map(|l| l.each_by_itself_msgs_per_s.median)
+            .collect();
         let target = Target::AtLeast(0.8);
         let by_itself = format!("{name}, each message handed over by itself");
         found.push(Comparison::unpaired(by_itself, &f.crossway, &alone, target));
-        found.push(Comparison::shown(format!("{name}, gathered"), &f.crossway, &gathered));
+        if let Some(f) = limited(64) {
+            let name = format!("{name}, gathered");
+            found.push(Comparison::paired_shown(name, &f.crossway, &f.one_copy));
+        }
     }
 }
 
