@@ -7,8 +7,7 @@
 use crate::inputs::Workload;
 
 /// What such ends did, in words; the subject is "its ends".
-pub const SLEPT: &str =
-    "slept in fewer than one of ten waits, so each kept its CPU busy, as spinning ends do";
+pub const SLEPT: &str = "slept in fewer than one of ten waits in most trials, so each kept its CPU busy, as spinning ends do";
 
 /// A round trip with fewer voluntary context switches than this, of both ends together, counts as one in which the ends
 /// hardly slept. If each end sleeps once, the number is two.

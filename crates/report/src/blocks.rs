@@ -238,7 +238,7 @@ const POOLED_MEANS: &str = "computed from the samples of all trials, each trial 
 /// Footnote mark of a figure that is better than its physical limit.
 pub const BEYOND: char = '†';
 /// Explains [`BEYOND`].
-pub const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials: either the figure is wrong, or the \
+pub const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials, with its whole interval: either the figure is wrong, or the \
                             mechanism avoids a cost that the limit includes (see “Physical limits” in the \
                             report)";
 
