@@ -8,6 +8,7 @@
 pub(crate) mod durations;
 mod figure;
 mod gate;
+mod notes;
 mod without_figures;
 
 use std::collections::{HashMap, HashSet};
@@ -18,7 +19,7 @@ use crate::cases::{self, Case, CaseKey};
 use crate::limits::cores_moved;
 use crate::record::{Rates, Record, Span};
 use crate::records_io::{Identity, identity};
-use crate::stats::{self, Interval, Summary, TRIALS_AT_LEAST};
+use crate::stats::{self, Interval, Summary};
 use durations::Durations;
 pub use figure::{FIGURES, Figure};
 pub use gate::{FailOn, GateCall, change, change_range, parse_percent};
@@ -321,9 +322,11 @@ fn compare_figure(
         _ if between.very_same => {
             (Verdict::Same, Some("both sides contain the same trials".to_owned()))
         }
-        None => (Verdict::Unclear, Some(too_few(figure, between.trials, [a.len(), b.len()]))),
+        None => {
+            (Verdict::Unclear, Some(notes::too_few(figure, between.trials, [a.len(), b.len()])))
+        }
         Some((slowdown, room)) => match moved {
-            Some((before, after)) => (Verdict::Unclear, Some(cpus_moved(before, after))),
+            Some((before, after)) => (Verdict::Unclear, Some(notes::cpus_moved(before, after))),
             None => judge(slowdown, room, test.p, terms),
         },
     };
@@ -351,34 +354,6 @@ fn compare_figure(
         cores_moved: moved.is_some(),
         note,
     })
-}
-
-/// Why a figure has no interval. `figures` is the number of trials of A and of B that have this figure.
-fn too_few(figure: Figure, trials: [usize; 2], figures: [usize; 2]) -> String {
-    let fewest = trials[0].min(trials[1]);
-    if fewest < TRIALS_AT_LEAST {
-        let are = if fewest == 1 { "trial is" } else { "trials are" };
-        return format!("{fewest} {are} too few; run {TRIALS_AT_LEAST} or more");
-    }
-    if matches!(figure, Figure::LatencyP99 { .. }) {
-        let [a, b] = figures;
-        return format!(
-            "{a} of {} trials of A and {b} of {} of B have the 1,000 samples for a p99, too few to compare; raise \
-             --measure-ms",
-            trials[0], trials[1]
-        );
-    }
-    let figures = figures[0].min(figures[1]);
-    let have = if figures == 1 { "trial has" } else { "trials have" };
-    format!("only {figures} {have} this figure, but {TRIALS_AT_LEAST} are needed")
-}
-
-/// The remark on virtual CPUs that moved, with the cache-line round trips of both sides.
-fn cpus_moved(before: f64, after: f64) -> String {
-    format!(
-        "the virtual CPUs were moved to other cores, or other programs used them (median cache-line round trip: \
-         {before:.0} ns in A, {after:.0} ns in B); measure both again"
-    )
 }
 
 /// The verdict on a slowdown, and the reason if it is unclear. `room` is the largest change of the figure that the

@@ -3,8 +3,7 @@
 mod disturbed;
 mod flip;
 mod reasons;
-
-use std::collections::{BTreeMap, BTreeSet};
+mod runs;
 
 use disturbed::{disturbances, durations};
 pub use flip::Flip;
@@ -14,6 +13,7 @@ use reasons::{
     commands, enter_flips, fault_tests, not_pursued, nothing_admissible, prefer_if, remedy,
     settings, trials_words, without_figure,
 };
+use runs::{side_by_side, why_no_confidence};
 use serde::Serialize;
 
 use super::Sources;
@@ -24,7 +24,6 @@ use super::property::Property;
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;
 use super::trials::{SurveyPart, Trial};
-use crate::run::Folder;
 use crate::stats::TRIALS_AT_LEAST;
 
 /// A row of the decision table.
@@ -214,42 +213,6 @@ pub(super) fn put_together(
     advice
 }
 
-/// Leaves out the trials of runs with at most half of these candidates, where a candidate also has others: the machine
-/// may have been in another state in such a run, which would then count for some candidates and not for the others.
-fn side_by_side(
-    question: &Question,
-    judged: &mut [Judged],
-    sources: &Sources<'_>,
-    advice: &mut Advice,
-) {
-    let mut candidates_of: BTreeMap<&str, usize> = BTreeMap::new();
-    for run in judged.iter().flat_map(|j| &j.plain_runs) {
-        *candidates_of.entry(run).or_default() += 1;
-    }
-    let of_few = |(run, n): (&str, usize)| (2 * n <= judged.len()).then(|| run.to_owned());
-    let few: BTreeSet<String> = candidates_of.into_iter().filter_map(of_few).collect();
-    let mut left_out: BTreeSet<&String> = BTreeSet::new();
-    for j in judged {
-        let (of_few, of_most): (Vec<&String>, Vec<_>) =
-            j.runs.iter().partition(|run| few.contains(*run));
-        if of_few.is_empty() || of_most.is_empty() {
-            continue;
-        }
-        let trials = sources.library.own.iter().filter(|t| !few.contains(&t.run));
-        if let Some(fewer) = judge(question, &j.candidate, trials) {
-            left_out.extend(few.iter().filter(|run| j.runs.contains(run)));
-            *j = fewer;
-        }
-    }
-    if !left_out.is_empty() {
-        let runs: Vec<&str> = left_out.into_iter().map(String::as_str).collect();
-        advice.notes.push(format!(
-            "left out, because at most half of the candidates were measured in it: {}",
-            runs.join(", ")
-        ));
-    }
-}
-
 /// The figures of every candidate that has trials. Trials of other machines are used only if there are none of this
 /// machine. Adds candidates without figures to the list of those that were ruled out.
 fn all_judged(
@@ -370,28 +333,10 @@ fn enter_choice(
     let confidence = choice.confidence;
     let comparable = chosen.cost.n >= TRIALS_AT_LEAST && choice.pursued.len() > 1;
     advice.confidence = comparable.then_some(confidence);
-    if survey.trials.is_empty()
-        && comparable
-        && let Some(minutes) = minutes_between_runs(sources, &choice.pursued)
-    {
+    if comparable && survey.trials.is_empty() {
+        advice.no_confidence = why_no_confidence(sources, choice);
         // The probability assumes trials that differ by chance only.
-        advice.confidence = None;
-        advice.no_confidence = Some(format!(
-            "No confidence is stated, because the trials of these candidates were taken up to {minutes} minutes apart, \
-             and the machine may have changed meanwhile; without --no-measure, they are measured side by side"
-        ));
-    }
-    let runs = |j: &Judged| j.plain_runs.clone();
-    if advice.confidence.is_some()
-        && survey.trials.is_empty()
-        && choice.pursued.iter().any(|j| runs(j) != runs(chosen))
-    {
-        advice.confidence = None;
-        advice.no_confidence = Some(
-            "No confidence is stated, because these candidates were not all measured in the same runs, between which the \
-             machine may have changed; without --no-measure, they are measured side by side"
-                .to_owned(),
-        );
+        advice.confidence = advice.confidence.filter(|_| advice.no_confidence.is_none());
     }
     advice.equal = choice.equal.iter().map(|j| j.candidate.label()).collect();
     advice.runner_up = choice.runner_up.map(|j| j.candidate.label());
@@ -454,19 +399,6 @@ fn enter_choice(
         ));
     }
     enter_flips(advice, question, chosen, survey);
-}
-
-/// Minutes between the first and the last of the runs with trials of these candidates; `None` if these runs began so
-/// close to each other that they can be parts of one survey.
-fn minutes_between_runs(sources: &Sources<'_>, candidates: &[&Judged]) -> Option<u64> {
-    const ONE_SURVEY_MINUTES: u64 = 10;
-    let runs: BTreeSet<&String> = candidates.iter().flat_map(|j| &j.runs).collect();
-    let begun: Vec<u64> = runs
-        .into_iter()
-        .filter_map(|run| Some(Folder::info(&sources.run_dir(run)).ok()?.started_unix_ms))
-        .collect();
-    let minutes = (begun.iter().max()? - begun.iter().min()?) / 60_000;
-    (minutes > ONE_SURVEY_MINUTES).then_some(minutes)
 }
 
 /// Makes the table agree with an answer that recommends nothing: no row is chosen, or equal to the choice.

@@ -2,9 +2,8 @@
 
 use crossway_mech::Caps;
 
-use super::{
-    SLOWER, counts, histograms, judge, paced_ns, pacing, rate_missed, roles, summaries, throughput,
-};
+use super::paced::{SLOWER, paced_ns, pacing, rate_missed, throughput};
+use super::{counts, histograms, judge, roles, summaries};
 use crate::record::{BesideFigures, LOCAL, Record, Status};
 use crate::trial::{BroughtBeside, wall_ns};
 
