@@ -18,7 +18,7 @@ use crate::record::{Counts, Latency, Record, RoleMeters, ServerMeters, Span, Sta
 use crate::role_layout::RoleLayout;
 use crate::trial::{Brought, sender_wall_ns, wall_ns};
 use cost::cost;
-use paced::{LONGER, SLOWER, paced_ns, pacing, rate_missed, throughput};
+use paced::{MORE_MESSAGES, SLOWER, paced_ns, pacing, rate_missed, throughput};
 
 /// A figure is unreliable if the hypervisor took away more than this fraction of the trial's duration (steal time).
 const STEAL_SHARE: f64 = 0.05;
@@ -247,7 +247,7 @@ fn spoilers(record: &mut Record) {
     }
     if let Some(pacing) = record.pacing.filter(|_| record.status == Status::Ok) {
         let why = if pacing.bursts < 2 {
-            Some(("with a single send time there is no rate to achieve".to_owned(), LONGER))
+            Some(("with a single send time there is no rate to achieve".to_owned(), MORE_MESSAGES))
         } else {
             rate_missed(&pacing, record.inputs.arriving_bytes()).map(|why| (why, SLOWER))
         };

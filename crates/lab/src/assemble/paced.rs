@@ -11,7 +11,7 @@ pub(super) const SLOWER: &str =
     "choose a lower rate, measure longer, or measure while the machine is idle";
 
 /// Remedy if there were too few send times.
-pub(super) const LONGER: &str = "send more messages, or shorten the period";
+pub(super) const MORE_MESSAGES: &str = "send more messages";
 
 /// Duration of a paced stream's schedule: from the first instant to the last, plus one period for the last burst;
 /// `None` for other workloads.
