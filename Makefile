@@ -9,7 +9,8 @@
 PREFIX ?= /usr/local
 CARGO  ?= cargo
 PLAN   ?= quick
-BUILT  ?= target/release
+TARGET  = $(or $(CARGO_TARGET_DIR),target)
+BUILT  ?= $(TARGET)/release
 
 # Installation directories.
 BIN      = $(DESTDIR)$(PREFIX)/bin
@@ -35,7 +36,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 .PHONY: measure build test quick check bench loom miri install install-built uninstall clean
 
 measure: build
-	target/release/crossway measure $(PLAN)
+	$(TARGET)/release/crossway measure $(PLAN)
 
 build:
 	scripts/setup.sh build
@@ -61,14 +62,14 @@ test:
 # Model-checks the rings in every interleaving that loom can reach. Uses a separate target folder because the
 # configuration affects every crate.
 loom:
-	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --release -p crossway-ring --test 'loom_*' --target-dir target/loom
+	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --release -p crossway-ring --test 'loom_*' --target-dir $(TARGET)/loom
 
 # Runs what Miri can run: the ring over memory of the heap, in one thread, and TIPC's decoders. Needs a nightly toolchain:
 # rustup toolchain install nightly --component miri,rust-src
 miri:
-	$(CARGO) +nightly miri test --locked -p crossway-ring --test heap --target-dir target/miri
-	$(CARGO) +nightly miri test --locked -p crossway-tipc-proto --lib wire:: --target-dir target/miri
-	$(CARGO) +nightly miri test --locked -p crossway-tipc-proto --test golden --target-dir target/miri
+	$(CARGO) +nightly miri test --locked -p crossway-ring --test heap --target-dir $(TARGET)/miri
+	$(CARGO) +nightly miri test --locked -p crossway-tipc-proto --lib wire:: --target-dir $(TARGET)/miri
+	$(CARGO) +nightly miri test --locked -p crossway-tipc-proto --test golden --target-dir $(TARGET)/miri
 
 bench:
 	scripts/setup.sh bench

@@ -154,3 +154,27 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
     make("uninstall");
     assert_eq!(files(&dest), Vec::<PathBuf>::new());
 }
+
+#[test]
+fn too_little_disk_is_reported_before_a_compiler_fails_for_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let df = dir.path().join("df");
+    std::fs::write(&df, "#!/bin/sh\necho Avail\necho '   1'\n").unwrap();
+    std::fs::set_permissions(&df, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for (goal, incremental, needed) in [("build", "1", 2), ("test", "1", 10), ("test", "0", 6)] {
+        let output = Command::new("scripts/setup.sh")
+            .arg(goal)
+            .current_dir(root())
+            .env("PATH", format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap()))
+            .env("CARGO_TARGET_DIR", dir.path().join("not/there"))
+            .env("CARGO_INCREMENTAL", incremental)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        let folder = dir.path().display();
+        let told = format!("needs {needed} GB, and 1 GB are free in {folder}.");
+        assert!(errors.contains(&told), "{errors}");
+    }
+}
