@@ -2,6 +2,7 @@
 
 mod beside;
 mod by_workload;
+mod no_cost;
 pub(crate) mod paced;
 mod trials;
 
@@ -161,7 +162,9 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
                 .flat_map(|class| rows(summary, setting, size, *class, &heads))
                 .collect();
             leave_out_empty_noise(&mut heads, &mut rows);
-            let notes = notes(&heads, &rows);
+            let shown = |c: &&Case| c.setting == setting && c.size_bytes == size && figures(c);
+            let mut notes = notes(&heads, &rows);
+            notes.extend(no_cost::notes(summary, summary.cases.iter().filter(shown)));
             let title = format!("{} messages", units::size(size));
             Sheet { title, heads, rows, sortable: true, notes }
         })

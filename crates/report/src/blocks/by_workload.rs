@@ -6,7 +6,7 @@ use crossway_lab::rank::WaitClass;
 use crossway_lab::record::Span;
 
 use super::{
-    DEGRADED, NOISE, duration, leave_out_empty_noise, mark_few, marked, noise_cell, notes,
+    DEGRADED, NOISE, duration, leave_out_empty_noise, mark_few, marked, no_cost, noise_cell, notes,
     text_figure,
 };
 use crate::estimate::Estimate;
@@ -85,9 +85,11 @@ pub(super) fn by_workload(
     }
     let sheet = |(workload, size): (Workload, u64)| {
         let name = workload_name(workload, size);
-        let mut rows: Vec<((WaitClass, f64), Row)> = cases
-            .iter()
-            .filter(|c| c.workload == workload && c.size_bytes == size)
+        let shown = || {
+            let cases = cases.iter().copied();
+            cases.filter(|c| c.workload == workload && c.size_bytes == size)
+        };
+        let mut rows: Vec<((WaitClass, f64), Row)> = shown()
             .map(|case| {
                 let contender = &summary.contenders[case.contender];
                 let class = contender.discipline();
@@ -111,9 +113,11 @@ pub(super) fn by_workload(
         let heads = ["Mechanism"].iter().chain(heads).chain(&[NOISE]);
         let mut heads: Vec<String> = heads.map(|head| (*head).to_owned()).collect();
         leave_out_empty_noise(&mut heads, &mut rows);
+        let mut notes = notes(&heads, &rows);
+        notes.extend(no_cost::notes(summary, shown()));
         Sheet {
             title: format!("{} messages, {name}", units::size(size)),
-            notes: notes(&heads, &rows),
+            notes,
             heads,
             rows,
             sortable: true,

@@ -152,6 +152,8 @@ pub struct Case {
     pub latencies: Vec<LatencySummary>,
     /// CPU-nanoseconds of all roles per message.
     pub cpu_ns_per_msg: Option<Estimate>,
+    /// Why the last trial has no CPU time, if no trial has one.
+    pub no_cpu_time: Option<String>,
     /// Payload bits per CPU-second.
     pub bits_per_cpu_s: Option<Estimate>,
     /// CPU share by kind of role.
@@ -291,6 +293,9 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
         bytes_per_s: over(&|r| r.throughput.map(|t| t.bytes_per_s)),
         latencies,
         cpu_ns_per_msg: over(&|r| r.cost.map(|c| c.cpu_ns_per_msg)),
+        no_cpu_time: last
+            .filter(|_| used.iter().all(|r| r.cost.is_none()))
+            .and_then(|r| r.nulls.get("cost").cloned()),
         bits_per_cpu_s: over(&|r| r.cost.map(|c| c.bits_per_cpu_s)),
         role_shares: role_shares(&used),
         switches_per_msg: over(&|r| {

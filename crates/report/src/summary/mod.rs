@@ -22,7 +22,7 @@ pub use beside::BesideSummary;
 pub use case::{Case, FairnessSummary, LatencySummary, PacingSummary, Packets, Pooled, RoleShare};
 use case::{case, used};
 use moved::UsualCores;
-pub(crate) use reasons::{Reason, by_reason};
+pub(crate) use reasons::{Reason, by_reason, without_numbers};
 pub use setting::{Setting, beside_name, load_name, placement_name};
 pub use workload::workload_name;
 pub(crate) use workload::workload_rank;

@@ -49,7 +49,8 @@ pub(crate) fn by_reason(troubles: &[Trouble], status: Status) -> Vec<Reason<'_>>
     reasons.into_iter().map(|(_, reason)| reason).collect()
 }
 
-fn without_numbers(text: &str) -> String {
+/// Returns the text with a placeholder for each number.
+pub(crate) fn without_numbers(text: &str) -> String {
     let mut out = text.replace(|c: char| c.is_ascii_digit() || ".,".contains(c), "#");
     while out.contains("##") {
         out = out.replace("##", "#");

@@ -138,3 +138,17 @@ fn the_highest_rate_decides() {
     let headline = headline(parts);
     assert!(headline.starts_with(&format!("{MESSAGES} fifo has the lowest")), "{headline}");
 }
+
+#[test]
+fn a_missing_cpu_time_has_its_reason_below_the_table() {
+    let mut records = paced("shm-spin", Wait::Spin, &FAST);
+    for (at, record) in records.iter_mut().enumerate() {
+        record.cost = None;
+        record.nulls.insert("cost".to_owned(), format!("only {} send times", 20 + at));
+    }
+    let run = run_of(vec![records, paced("pipe", Wait::Block, &FAST)]);
+    let told = "no CPU time is shown for shm-spin: only 24 send times";
+    let text = terminal::terminal(&run, false, 200);
+    assert_eq!(text.matches(told).count(), 1, "{text}");
+    assert_eq!(text.matches("no CPU time").count(), 1, "{text}");
+}
