@@ -398,6 +398,19 @@ fn enter_choice(
             chosen.candidate.label()
         ));
     }
+    if !chosen.former
+        && !survey.trials.is_empty()
+        && let Some(earlier) = judge(question, &chosen.candidate, sources.library.own.iter())
+        && !earlier.failures().is_empty()
+    {
+        advice.notes.push(format!(
+            "earlier trials of {} speak against it ({}; in {}). The answer uses the trials of this survey only, since \
+             those of all candidates are interleaved",
+            chosen.candidate.label(),
+            earlier.failures().join("; "),
+            earlier.runs.join(", ")
+        ));
+    }
     enter_flips(advice, question, chosen, survey);
 }
 

@@ -130,11 +130,20 @@ fn answer_in_stages(
     bench: &mut dyn Bench,
     budget: Duration,
 ) -> (Advice, Vec<String>) {
+    answer_beside(&Library::default(), question, bench, budget)
+}
+
+/// Returns the same as [`answer_in_stages`] on a machine with trials of earlier runs.
+fn answer_beside(
+    library: &Library,
+    question: &Question,
+    bench: &mut dyn Bench,
+    budget: Duration,
+) -> (Advice, Vec<String>) {
     let mut stages = Vec::new();
-    let library = Library::default();
     let sources = Sources {
         known: Known { probes: &[], faults: &[] },
-        library: &library,
+        library,
         folder: std::path::Path::new("out"),
         budget: Some(budget),
     };
@@ -207,6 +216,32 @@ fn candidates_that_were_dropped_return_if_the_others_fail() {
     let chosen = chosen.unwrap_or_else(|| panic!("{:?}: {stages:?}", advice.abstained));
     assert!(!bench.collapsed.contains(&chosen.mechanism), "{chosen:?}");
     assert!(chosen.cost_ns.n >= crate::stats::TRIALS_AT_LEAST, "{chosen:?}");
+}
+
+#[test]
+fn earlier_trials_that_speak_against_the_choice_are_named() {
+    let text = "size_bytes = 512\nplacement = \"unpinned\"\n[goal]\nmax_us = 3000\n[properties]\ndelivery = \"require\"";
+    let question = Question::parse("scenario", "scenario", text).expect("a question");
+    let told = |advice: &Advice| {
+        advice.notes.iter().find(|n| n.starts_with("earlier trials of ")).cloned()
+    };
+    let first = answer(&question, &mut Simulated::new(3));
+    assert_eq!(told(&first), None, "{:?}", first.choice);
+    // On a machine that was a thousand times as slow at the time of those trials.
+    let earlier = |c: &Compared| {
+        let mut records = samples::trials(&c.mechanism, 512, &[60_000_000; 7], 900.0);
+        for r in &mut records {
+            r.inputs.placement = crate::inputs::Placement::Unpinned;
+            r.run = "slow".to_owned();
+        }
+        records.iter().map(Trial::of).collect::<Vec<_>>()
+    };
+    let library =
+        Library { own: first.compared.iter().flat_map(earlier).collect(), ..Library::default() };
+    let (advice, _) = answer_beside(&library, &question, &mut Simulated::new(3), BUDGET);
+    let choice = advice.choice.clone().expect("a choice");
+    let note = told(&advice).unwrap_or_else(|| panic!("{choice}: {:?}", advice.notes));
+    assert!(note.contains(&format!("of {choice} speak")) && note.contains("in slow"), "{note}");
 }
 
 #[test]
