@@ -149,7 +149,7 @@ fn a_client_streams_on_while_its_server_is_replaced_three_times() {
 }
 
 #[test]
-fn nobody_to_take_over_from_and_nobody_to_hand_over_to_are_told() {
+fn nobody_to_take_over_from_and_nobody_to_hand_over_to_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let now = Some(Instant::now());
     let Err(Error::NobodyListens { name, .. }) = options(dir.path()).take_over("none", now) else {

@@ -210,7 +210,7 @@ fn moves_whose_connections_are_cut_at_any_time_lose_double_and_reorder_nothing()
 }
 
 #[test]
-fn a_client_without_a_way_to_other_hosts_stays_and_its_server_is_told() {
+fn a_client_without_a_way_to_other_hosts_stays_and_its_server_is_notified() {
     let [here, there] = [(); 2].map(|()| Host::new());
     let client = Options { network: Some(Network::default()), ..here.options(&[], None) };
     let listener = here.options(&[here.address], None).listen(NAME).unwrap();
@@ -229,7 +229,7 @@ fn a_client_without_a_way_to_other_hosts_stays_and_its_server_is_told() {
 }
 
 #[test]
-fn a_client_whose_server_never_arrives_is_told_and_a_server_whose_client_never_comes() {
+fn a_client_whose_server_never_arrives_gets_an_error_as_does_a_server_whose_client_never_comes() {
     let [here, there] = [(); 2].map(|()| Host::new());
     // The client looks for its server at an address where nothing listens.
     let client = here.options(&[free_address()], None);

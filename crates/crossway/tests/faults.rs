@@ -30,7 +30,7 @@ fn measured(records: &[FaultRecord], fault: Fault) -> Vec<&FaultRecord> {
 
 /// Checks that a death was tried in each of `states`, that every death is noticed, that no message is made up, and that
 /// nothing is left behind that must be removed by hand.
-fn deaths_are_told(records: &[FaultRecord], states: &[State]) {
+fn deaths_are_reported(records: &[FaultRecord], states: &[State]) {
     let kills = measured(records, Fault::Kill);
     for state in states {
         assert!(kills.iter().any(|r| r.state == *state), "{state:?} was not tried");
@@ -46,10 +46,10 @@ fn deaths_are_told(records: &[FaultRecord], states: &[State]) {
 }
 
 #[test]
-fn a_pipe_tells_of_every_death_and_keeps_what_was_sent() {
+fn a_pipe_reports_every_death_and_keeps_what_was_sent() {
     let records = taken("pipe");
     let states = [State::Idle, State::Sending, State::Receiving, State::Full, State::NotReceiving];
-    deaths_are_told(&records, &states);
+    deaths_are_reported(&records, &states);
     for stop in measured(&records, Fault::Stop) {
         assert_eq!(stop.outcome, Some(Outcome::Resumed), "{stop:?}");
         assert_eq!(stop.sent_lost, Some(0), "{stop:?}");
@@ -78,9 +78,9 @@ fn a_pipe_tells_of_every_death_and_keeps_what_was_sent() {
 }
 
 #[test]
-fn a_ring_tells_of_a_death_inside_it_and_survives_garbage() {
+fn a_ring_reports_a_death_inside_it_and_survives_garbage() {
     let records = taken("shm-futex");
-    deaths_are_told(&records, &[State::Idle, State::WritingInPlace, State::ReadingInPlace]);
+    deaths_are_reported(&records, &[State::Idle, State::WritingInPlace, State::ReadingInPlace]);
     let garbage = measured(&records, Fault::Garbage);
     assert!(!garbage.is_empty(), "no shared memory was found to damage");
     for garbage in garbage {

@@ -96,7 +96,7 @@ fn rank_counts_settings_with_degraded_trials_only() {
 }
 
 #[test]
-fn a_number_below_zero_and_a_cpu_that_does_not_exist_are_told_with_a_remedy() {
+fn a_number_below_zero_and_a_cpu_that_does_not_exist_are_reported_with_a_remedy() {
     let output = crossway(&["measure", "quick", "--trials", "-1"]).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("invalid value '-1' for '--trials <N>': write a whole number"), "{said}");

@@ -232,7 +232,7 @@ fn an_exchange_s_packets_are_those_that_tshark_sees() {
 }
 
 #[test]
-fn what_a_lossy_link_makes_tcp_send_again_is_told() {
+fn what_a_lossy_link_makes_tcp_send_again_is_reported() {
     const PLAN: &str = "about = 'loss'\n[testbed.h]\nkind = 'hosts'\n[group.g]\ntestbed = 'h'\n\
         mechanisms = 'tcp'\nworkload = 'throughput'\nsize_bytes = 4096\nmessages = 600\ntrials = 1\n\
         warmup_ms = 1\n";

@@ -14,7 +14,7 @@ fn bad_arguments_are_exit_code_2() {
 }
 
 #[test]
-fn list_tells_every_mechanism_as_json() {
+fn list_prints_every_mechanism_as_json() {
     let output = crossway(&["list", "--json"]);
     assert!(output.status.success());
     let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

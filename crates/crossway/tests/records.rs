@@ -187,7 +187,7 @@ fn bad_records_are_one_clear_error_for_every_command() {
 }
 
 #[test]
-fn a_torn_last_line_is_told_and_the_rest_used() {
+fn a_torn_last_line_is_reported_and_the_rest_used() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let a = write_run(dir.path(), "a", &[trials("pipe", 1.0), trials("fifo", 2.0)].concat(), None);
     let file = a.join("results.jsonl");
@@ -212,7 +212,7 @@ fn a_run_without_all_of_its_trials_is_called_incomplete() {
         fs::write(folder.join("run.json"), info.to_string()).expect("written");
     }
     let told = format!("the run is incomplete (15 of {} trials missing)", own + 15);
-    for (args, is_told) in [
+    for (args, is_reported) in [
         (vec!["rank", path(&cut)], true),
         (vec!["rank", path(&whole)], false),
         (vec!["compare", path(&whole), path(&cut)], true),
@@ -221,7 +221,7 @@ fn a_run_without_all_of_its_trials_is_called_incomplete() {
         let (out, err, code) = run(&args);
         let said = format!("{out} {err}").split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(code, 0, "{args:?}: {said}");
-        assert_eq!(said.contains(&told), is_told, "{args:?}: {said}");
+        assert_eq!(said.contains(&told), is_reported, "{args:?}: {said}");
     }
 }
 

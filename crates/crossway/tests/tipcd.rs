@@ -132,7 +132,7 @@ fn whoever_reads_its_output_may_go_or_sleep_and_the_node_goes_on() {
 }
 
 #[test]
-fn its_starter_is_told_when_it_serves_and_when_it_stops() {
+fn its_starter_is_notified_when_it_serves_and_when_it_stops() {
     let dir = tempfile::tempdir().unwrap();
     let (path, notify) = (dir.path().join("tipcd.sock"), dir.path().join("notify"));
     let listener = UnixDatagram::bind(&notify).unwrap();
@@ -152,7 +152,7 @@ fn its_starter_is_told_when_it_serves_and_when_it_stops() {
 }
 
 #[test]
-fn links_and_nodes_are_told_by_name() {
+fn links_and_nodes_are_reported_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let (one, two) = (dir.path().join("one.sock"), dir.path().join("two.sock"));
     let (a, b) = (host(11), host(12));

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_has_the_same_id_every_time_and_tells_no_name() {
+    fn this_machine_has_the_same_id_every_time_and_contains_no_name() {
         let first = Environment::take().expect("/proc");
         let second = Environment::take().expect("/proc");
         assert_eq!(first.machine_id, second.machine_id);

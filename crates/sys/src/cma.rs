@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn own_memory_is_told_from_what_is_not_there() {
+    fn own_memory_is_distinguished_from_what_is_not_there() {
         let mut word = 7_u64;
         let address = (&raw mut word) as u64;
         assert_eq!(check_own(address, 8, false), Ok(()));

@@ -157,7 +157,7 @@ fn a_laptop_has_siblings_and_a_shared_last_level() {
 }
 
 #[test]
-fn a_server_tells_sockets_nodes_and_cache_groups_apart() {
+fn sockets_nodes_and_cache_groups_of_a_server_are_distinguished() {
     let topology = server().read(&[]);
     assert_eq!((topology.cores(), topology.sockets(), topology.has_smt()), (64, Some(2), false));
     assert_eq!(topology.nodes, [0, 1, 2, 3]);

@@ -39,7 +39,7 @@ pub(crate) fn pair(site: &Site, kind: SocketKind) -> (Socket, Socket) {
 }
 
 #[test]
-fn polling_tells_the_truth_while_a_connection_is_made() {
+fn polling_is_correct_while_a_connection_is_made() {
     for kind in BOTH {
         let site = Site::lone();
         let listener = site.socket(kind);

@@ -87,7 +87,7 @@ fn a_connection_closed_with_something_unread_is_reset_with_the_first_of_it() {
 }
 
 #[test]
-fn a_reset_is_told_by_every_plain_receive() {
+fn a_reset_is_reported_by_every_plain_receive() {
     let site = Site::lone();
     let (client, server) = pair(&site, SocketKind::Seqpacket);
     client.send(b"never read", None, soon()).unwrap();

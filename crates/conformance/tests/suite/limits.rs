@@ -38,7 +38,7 @@ pub(crate) fn the_largest_message_arrives_and_one_byte_more_is_refused<M: Mechan
     });
 }
 
-pub(crate) fn a_buffer_that_is_too_small_is_told_so<M: Mechanism>() {
+pub(crate) fn a_buffer_that_is_too_small_is_reported<M: Mechanism>() {
     if !keeps_boundaries::<M>() {
         return;
     }

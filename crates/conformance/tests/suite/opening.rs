@@ -63,7 +63,7 @@ impl Unnamed {
     }
 }
 
-pub(crate) fn a_name_that_comes_late_is_waited_for_and_one_that_never_comes_is_told<
+pub(crate) fn a_name_that_comes_late_is_waited_for_and_one_that_never_comes_is_reported<
     M: Mechanism,
 >() {
     if !M::caps().reconnects {

@@ -89,7 +89,7 @@ pub(crate) fn several_senders_feed_one_receiver_where_claimed<M: Mechanism>() {
     });
 }
 
-pub(crate) fn one_send_reaches_all_who_connected_where_claimed<M: Mechanism>() {
+pub(crate) fn one_send_reaches_all_that_connected_where_claimed<M: Mechanism>() {
     if !M::caps().fan_out {
         return;
     }

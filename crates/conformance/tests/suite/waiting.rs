@@ -169,7 +169,7 @@ pub(crate) fn a_send_deadline_is_kept_without_burning_the_cpu<M: Mechanism>() {
     });
 }
 
-pub(crate) fn the_descriptor_to_wait_for_tells_the_truth<M: Mechanism>() {
+pub(crate) fn the_descriptor_to_wait_for_polls_correctly<M: Mechanism>() {
     check::<M>(|| {
         let (mut here, mut there) = open::<M>(&natural_spec::<M>());
         if !M::caps().waitable_fd {

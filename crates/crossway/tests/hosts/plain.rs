@@ -86,7 +86,7 @@ fn hosts_that_cannot_be_used_are_one_clear_error_each() {
 }
 
 #[test]
-fn an_agent_refuses_who_is_no_controller_of_its_version() {
+fn an_agent_refuses_a_controller_of_another_version() {
     for (line, says) in [
         ("crossway-controller protocol=9 version=9.9 records=9\n", "its controller is 9.9"),
         ("GET / HTTP/1.1\n", "not started by crossway"),

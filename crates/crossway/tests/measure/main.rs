@@ -333,7 +333,7 @@ warmup_ms = 3
 }
 
 #[test]
-fn a_run_of_which_every_case_is_skipped_says_why_and_what_mends_it() {
+fn a_run_of_which_every_case_is_skipped_says_why_and_what_helps() {
     let place = Place::new(
         "about = \"nothing\"\n[group.g]\nmechanisms = [\"pipe\", \"fifo\"]\nworkload = \"ping-pong\"\nsize_bytes = [0]\n",
     );

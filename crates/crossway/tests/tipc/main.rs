@@ -288,7 +288,7 @@ fn bearers_come_and_go_and_one_remote_leaves_without_disturbing_others() {
 }
 
 #[test]
-fn counters_begin_anew_multicasts_are_steered_and_a_node_that_is_down_is_forgotten() {
+fn counters_restart_multicasts_are_steered_and_a_node_that_is_down_is_forgotten() {
     let (one, two) = pair(70);
     let link = "alpha:udp0-beta:udp0";
     let states = |site: &Site| site.json(&["link", "stat", "show", link])["sent_states"].as_u64();

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Site, WATCHDOG, host};
 
 #[test]
-fn who_watches_whom_is_shown_and_the_threshold_is_set() {
+fn the_monitored_nodes_are_shown_and_the_threshold_is_set() {
     let hosts = [80, 81, 82, 83].map(host);
     let sites: Vec<Site> = (0..4)
         .map(|n| {

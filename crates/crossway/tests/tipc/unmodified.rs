@@ -6,7 +6,7 @@ use std::process::Command;
 use super::{Site, program};
 
 #[test]
-fn an_unmodified_program_runs_on_a_tipcd_and_what_cannot_is_told() {
+fn an_unmodified_program_runs_on_a_tipcd_and_what_cannot_is_reported() {
     let built = assert_cmd::cargo::cargo_bin!("crossway").parent().unwrap();
     let build = ["build", "--quiet", "-p", "crossway-tipc-preload"];
     assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());

@@ -43,7 +43,7 @@ fn a_trace_is_what_the_dissector_takes_for_tipc() {
 }
 
 #[test]
-fn a_full_disk_and_a_missing_tipcd_are_told() {
+fn a_full_disk_and_a_missing_tipcd_are_reported() {
     let (one, _two) = pair(40);
     let error = one.error(&["trace", "/dev/full"]);
     assert!(error.contains("/dev/full") && error.contains("the disk is full"), "{error}");

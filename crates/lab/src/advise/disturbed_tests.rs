@@ -143,7 +143,7 @@ fn checked(findings: &[&str]) -> Advice {
 }
 
 #[test]
-fn what_disturbed_the_machine_before_the_runs_of_an_answer_is_told() {
+fn what_disturbed_the_machine_before_the_runs_of_an_answer_is_reported() {
     assert_eq!(
         checked(&["load"]).warnings,
         ["before a run that gave these figures: load was busy"]
@@ -174,7 +174,7 @@ impl Bench for Checked<'_> {
 }
 
 #[test]
-fn what_disturbed_the_runs_just_made_is_told_too() {
+fn what_disturbed_the_runs_just_made_is_reported_too() {
     let dir = tempfile::tempdir().expect("a folder");
     let library = Library::default();
     let sources = Sources {

@@ -140,7 +140,7 @@ fn with_facts(mechanism: &str, p50_ns: u64, facts: &[(&str, i64)]) -> Vec<Record
 }
 
 #[test]
-fn memory_is_judged_by_the_buffers_that_the_system_tells_of() {
+fn memory_is_judged_by_the_buffers_that_the_system_reports() {
     let mut records = with_facts("pipe", 5000, &[("pipe_bytes", 65_536)]);
     let buffers = [("so_sndbuf_bytes", 200_000), ("so_rcvbuf_bytes", 200_000)];
     records.extend(with_facts("tcp", 4000, &buffers));

@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lack_of_samples_is_told_with_the_trials_that_it_concerns() {
+    fn a_lack_of_samples_is_reported_with_the_trials_that_it_concerns() {
         let goal = judged(&[], &[156.0, 158.0, 4_000.0, 5_000.0, 150.0, 6_000.0], 30.0);
         let words = goal.words();
         assert!(

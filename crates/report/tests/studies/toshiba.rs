@@ -126,7 +126,7 @@ fn small(made: &mut Made, tcp: f64, tipc: f64, scatter: f64) {
 }
 
 #[test]
-fn t5_tells_who_puts_messages_together() {
+fn t5_names_the_side_that_bundles_messages() {
     judged("T5", Confirmed, "TIPC one", |m| small(m, 0.07, 1.0, 0.01));
     judged("T5", NotConfirmed, "Linux 5.5 and later combine", |m| small(m, 0.07, 0.1, 0.01));
     judged("T5", NotConfirmed, "Crossway's TIPC node in user space combines", |m| {

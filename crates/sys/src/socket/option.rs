@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tcp_tells_how_much_it_has_received() {
+    fn tcp_reports_how_much_it_has_received() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut receiver, _) = listener.accept().unwrap();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_who_does_not_read_or_is_gone_holds_up_nobody() {
+    fn a_reader_that_does_not_read_or_is_gone_delays_nothing() {
         let (reader, writer) = io::pipe().unwrap();
         let mut journal = Journal::to(std::os::fd::OwnedFd::from(writer).into(), u32::MAX).unwrap();
         // More than the pipe and the queue can hold; it must return nevertheless.

@@ -32,7 +32,7 @@ fn set(net: &mut Network, settings: LinkSettings) -> Result<(), SettingError> {
 }
 
 #[test]
-fn a_tolerance_reaches_the_peer_and_a_priority_has_the_link_come_up_anew() {
+fn a_tolerance_reaches_the_peer_and_a_priority_makes_the_link_come_up_again() {
     let mut net = pair();
     let before = link(&mut net, B);
     set(

@@ -76,7 +76,7 @@ fn close(net: &mut Network, host: HostId, port: Port) {
 }
 
 #[test]
-fn a_port_subscription_tells_of_each_binding_in_the_order_of_its_coming() {
+fn a_port_subscription_reports_each_binding_in_order() {
     for at in [A, B] {
         let mut net = pair();
         let (second, b) = bind(&mut net, B, 50, 60);
@@ -93,7 +93,7 @@ fn a_port_subscription_tells_of_each_binding_in_the_order_of_its_coming() {
 }
 
 #[test]
-fn a_service_subscription_tells_of_the_first_and_the_last_binding_of_a_range() {
+fn a_service_subscription_reports_the_first_and_the_last_binding_of_a_range() {
     let mut net = pair();
     let port = subscriber(&mut net, A);
     let (first, _) = bind(&mut net, A, 5, 5);

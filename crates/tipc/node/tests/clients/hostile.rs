@@ -54,7 +54,7 @@ fn works_between(server: &Socket, client: &Socket) {
 }
 
 #[test]
-fn nonsense_ends_the_connection_of_who_speaks_it() {
+fn nonsense_ends_the_connection_that_it_came_over() {
     let site = Site::lone();
     let hello = Request::Hello { version: VERSION }.encode();
     let open = Request::Open { kind: SocketKind::Rdm }.encode();

@@ -241,7 +241,7 @@ fn answers_to_probes_are_not_answered() {
 }
 
 #[test]
-fn a_peer_that_wants_another_priority_gets_the_link_anew_with_it() {
+fn a_peer_that_wants_another_priority_gets_a_new_link_with_it() {
     let (mut a, mut b) = up();
     b.set(START, LinkSettings { priority: Some(20), ..LinkSettings::default() });
     let state = sent(&mut b, START).into_iter().next();

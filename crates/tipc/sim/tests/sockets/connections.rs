@@ -194,7 +194,7 @@ fn a_sender_stops_at_the_window_and_goes_on_when_the_reader_reads() {
 }
 
 #[test]
-fn closing_tells_the_peer_and_a_lost_node_ends_its_connections() {
+fn closing_notifies_the_peer_and_a_lost_node_ends_its_connections() {
     let mut net = pair();
     let (client, server) = connection(&mut net, A, B, SocketKind::Stream);
     net.with(A, |node, now| node.close(now, client)).unwrap().unwrap();
