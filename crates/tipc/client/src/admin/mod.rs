@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossway_sys::Errno;
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,7 @@ pub use views::{
     SocketView, TrafficView,
 };
 
-use crate::daemon::Daemon;
+use crate::daemon::{ANSWER_LIMIT, Daemon, ENDED, outcome};
 use crate::error::Error;
 use crate::protocol::control::Request;
 
@@ -143,6 +144,17 @@ pub enum Order {
     Trace,
 }
 
+impl Order {
+    /// Maximum time to wait for the answer. The system may take seconds to attach a bearer to a device or to detach it: on
+    /// a machine whose kernel threads got no CPU time, more than 10 s.
+    const fn answer_limit(&self) -> Duration {
+        match self {
+            Self::EnableBearer { .. } | Self::DisableBearer { .. } => Duration::from_secs(60),
+            _ => ANSWER_LIMIT,
+        }
+    }
+}
+
 /// The result of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -186,7 +198,18 @@ pub enum AdminError {
     /// The tipcd has refused the order, for this reason.
     #[error("{0}")]
     Refused(String),
-    /// The tipcd's answer is invalid or missing.
+    /// The tipcd has not answered in time.
+    #[error(
+        "the tipcd at {path} has not answered for {} s: it is stopped, or still waits for the system to carry out the \
+         command; look at its state before you repeat the command", .limit.as_secs()
+    )]
+    Late {
+        /// Path of the tipcd's socket.
+        path: String,
+        /// How long it had time to answer.
+        limit: Duration,
+    },
+    /// The tipcd's answer is invalid or incomplete.
     #[error(
         "the tipcd at {path} did not answer this command correctly ({why}): check that it still runs, and that it is \
          of the same release as this program"
@@ -264,15 +287,20 @@ impl Administration {
 
     fn carry_out(&self, order: &Order) -> Result<(Outcome, Option<OwnedFd>), AdminError> {
         let json = serde_json::to_vec(order).map_err(|e| self.nonsense(e))?;
-        let answer =
-            self.daemon.ask(&Request::Administer { order: &json }).map_err(
-                |errno| match errno {
-                    Errno::PERM => {
-                        AdminError::NotPermitted { path: self.path().display().to_string() }
-                    }
-                    errno => self.nonsense(errno),
-                },
-            )?;
+        let path = || self.path().display().to_string();
+        let limit = order.answer_limit();
+        let answer = match self.daemon.exchange(&Request::Administer { order: &json }, limit) {
+            Ok(answer) => outcome(answer),
+            Err(ENDED) => {
+                let path = self.path().to_owned();
+                return Err(Error::DaemonGone { path, what: ENDED }.into());
+            }
+            Err(_) => return Err(AdminError::Late { path: path(), limit }),
+        };
+        let answer = answer.map_err(|errno| match errno {
+            Errno::PERM => AdminError::NotPermitted { path: path() },
+            errno => self.nonsense(errno),
+        })?;
         let mut fds = answer.fds.into_iter();
         let Some(file) = fds.next() else { return Err(self.nonsense("its answer has no result")) };
         let mut text = Vec::new();

@@ -10,10 +10,10 @@ use crossway_sys::{Errno, fdpass};
 use crate::protocol::control::LEN_MAX;
 
 /// Error text for a control connection that the tipcd has closed.
-pub(super) const ENDED: &str = "has ended";
+pub(crate) const ENDED: &str = "has ended";
 
-/// Maximum time to wait for an answer. A tipcd that works answers immediately.
-pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// Maximum time to wait for an answer. A tipcd that works answers immediately, unless it waits for the system itself.
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// The part of an answer that follows its errno, and the descriptors passed with it.
 #[derive(Debug)]
@@ -155,7 +155,7 @@ fn exchange(fd: &OwnedFd, request: &[u8], limit: Duration) -> Result<(i32, Answe
     await_answer(fd, limit)
 }
 
-pub(super) fn outcome((errno, answer): (i32, Answer)) -> Result<Answer, Errno> {
+pub(crate) fn outcome((errno, answer): (i32, Answer)) -> Result<Answer, Errno> {
     if errno == 0 { Ok(answer) } else { Err(Errno::from_raw_os_error(errno)) }
 }
 

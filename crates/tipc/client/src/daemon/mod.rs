@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossway_sys::socket::{self, SocketType};
 use crossway_sys::words::{SharedWords, WatchedWords};
@@ -19,8 +19,9 @@ use crate::protocol::control::{Reader, Request, VERSION_MISMATCH, Welcome};
 use crate::protocol::refusal::Refusal;
 use crate::protocol::{VERSION, epoch, slot};
 
-use control::{ANSWER_LIMIT, Control, ENDED, await_answer, outcome};
+pub(crate) use control::{ANSWER_LIMIT, ENDED, outcome};
 pub(crate) use control::{Answer, Claim};
+use control::{Control, await_answer};
 
 /// Environment variable that holds the path of a tipcd's socket.
 pub const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
@@ -158,8 +159,20 @@ impl Daemon {
             // After a fork, use the child's own connection; it refers to the parent's sockets by their tokens.
             return Self::at(&self.path).map_err(|error| error.errno())?.ask(request);
         }
-        let mut control = self.lock();
-        outcome(control.exchange(&request.encode(), ANSWER_LIMIT).map_err(|_| Errno::NETDOWN)?)
+        outcome(self.exchange(request, ANSWER_LIMIT).map_err(|_| Errno::NETDOWN)?)
+    }
+
+    /// Sends a request and waits for the answer, at most for `limit`. Returns the answer's errno and what follows it,
+    /// or what the tipcd did instead: [`ENDED`], or it does not answer.
+    pub(crate) fn exchange(
+        &self,
+        request: &Request<'_>,
+        limit: Duration,
+    ) -> Result<(i32, Answer), &'static str> {
+        if self.pid != std::process::id() {
+            return Self::at(&self.path).map_err(|_| ENDED)?.exchange(request, limit);
+        }
+        self.lock().exchange(&request.encode(), limit)
     }
 
     /// Sends a request whose answer is fetched later. Returns false if it cannot be sent now.

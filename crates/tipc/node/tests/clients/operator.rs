@@ -5,8 +5,8 @@ use std::net::UdpSocket;
 
 use crossway_sys::{Errno, socket};
 use crossway_tipc_client::admin::{
-    Administration, BearerView, BroadcastView, LinkView, MulticastWay, NodeView, Order, Outcome,
-    PeerView, SocketView,
+    AdminError, Administration, BearerView, BroadcastView, LinkView, MulticastWay, NodeView, Order,
+    Outcome, PeerView, SocketView,
 };
 use crossway_tipc_client::protocol::VERSION;
 use crossway_tipc_client::protocol::control::{Opened, Reader, Request};
@@ -16,6 +16,7 @@ use crossway_tipc_client::{
 };
 
 use crate::hostile::{ask, raw};
+use crate::lane_pair::signal;
 use crate::site::{Site, soon, until};
 use crate::two_nodes::two_sites;
 
@@ -234,4 +235,17 @@ fn undeliverable_messages_are_returned_with_their_cause_or_counted() {
         assert_eq!(record[HEADER_LEN..len], [7; 1_024]);
     }
     assert_eq!(node(&site).undelivered_messages, 2);
+}
+
+#[test]
+fn a_stopped_tipcd_is_late_and_its_answer_is_not_taken_for_the_next_one() {
+    let site = Site::lone();
+    let operator = Administration::at(site.path()).unwrap();
+    signal(&site, "-STOP");
+    let late = operator.order(&Order::Sockets);
+    signal(&site, "-CONT");
+    let error = late.unwrap_err();
+    assert!(matches!(error, AdminError::Late { .. }), "{error:?}");
+    assert!(error.to_string().contains("has not answered for 10 s"), "{error}");
+    assert!(matches!(operator.order(&Order::Node), Ok(Outcome::Node(_))));
 }
