@@ -255,13 +255,8 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         if let Some(mut budget) = self.pace.budget(until) {
             if amid_stream {
                 self.pace.let_some_gather();
-                budget = budget.relaxed();
             }
             loop {
-                if !amid_stream {
-                    // The second line of a small message is then fetched together with its first.
-                    self.memory.expect_next_line(self.head_offset);
-                }
                 match budget.spin() {
                     Budget::Left => {}
                     Budget::LookAround => {

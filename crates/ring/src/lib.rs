@@ -61,7 +61,6 @@ pub mod heap;
 pub mod layout;
 pub mod memory;
 pub mod pace;
-pub mod place;
 #[cfg(not(loom))]
 pub mod pool;
 #[cfg(not(loom))]

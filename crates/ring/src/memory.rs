@@ -42,10 +42,4 @@ pub unsafe trait RingMemory: Send + 'static {
         len: usize,
         write: impl FnOnce(&mut [u8]) -> R,
     ) -> R;
-
-    /// Hints that the consumer will soon read the line after the one at `offset`.
-    #[inline]
-    fn expect_next_line(&self, offset: usize) {
-        let _ = offset;
-    }
 }

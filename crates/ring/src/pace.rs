@@ -10,9 +10,6 @@ const CLOCK_EVERY: u32 = 1 << 7;
 const LIFELINE_EVERY: u32 = 1 << 16;
 /// How long a blocking end spins before it sleeps, but only while messages flow (see [`Pace`]).
 const FLOW: Duration = Duration::from_micros(5);
-/// How many times a waiting end retries at full speed, in case an answer arrives immediately; after that it relaxes the
-/// processor between attempts.
-const HOT_SPINS: u32 = 200;
 /// How many times a receiver that finds the ring empty during a stream executes the spin-loop hint before it checks
 /// again.
 const GATHER_SPINS: u32 = 64;
@@ -108,20 +105,12 @@ pub struct SpinBudget {
 }
 
 impl SpinBudget {
-    /// Skips the first attempts at full speed, for an end that must not keep fetching a cache line to which the other
-    /// end writes.
-    pub fn relaxed(mut self) -> Self {
-        self.spins = HOT_SPINS;
-        self
-    }
-
-    /// Counts one attempt, relaxes the processor after the first ones, and returns the next step.
+    /// Counts one attempt, executes the spin-loop hint, and returns the next step. Attempts without the hint take the
+    /// cache line away from the other end while that is writing to it.
     #[inline]
     pub fn spin(&mut self) -> Budget {
         self.spins = self.spins.wrapping_add(1);
-        if self.spins > HOT_SPINS || cfg!(loom) {
-            crate::sync::relax();
-        }
+        crate::sync::relax();
         if self.spins.is_multiple_of(CLOCK_EVERY) { self.look_at_clock() } else { Budget::Left }
     }
 

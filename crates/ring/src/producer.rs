@@ -268,8 +268,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
         let at = self.tail_offset;
-        // Before the payload: the consumer watches the line of this record's header and takes it away at each read, so
-        // that line is written last and quickly.
+        // The consumer reads this word as soon as it has taken the record that the other header publishes.
         self.memory.header(claim.end_offset).store(0, Ordering::Relaxed);
         // SAFETY: `fits` says that the consumer has freed everything up to the record's end, and that it is no longer
         // than the capacity; it is not published before the header is stored below.
@@ -316,8 +315,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         // Waiting for a part of the ring instead of one record keeps the two ends from moving in lockstep.
         let least = (claim.end + HEADER as u64).saturating_sub(self.capacity);
         let plenty = least.max(self.tail.saturating_sub(self.capacity / 2));
-        if let Some(budget) = self.pace.budget(until) {
-            let mut budget = budget.relaxed();
+        if let Some(mut budget) = self.pace.budget(until) {
             let mut patience = self.pace.patience();
             loop {
                 self.read_head()?;

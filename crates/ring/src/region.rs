@@ -236,18 +236,6 @@ unsafe impl RingMemory for SharedRing {
     }
 
     #[inline]
-    fn expect_next_line(&self, offset: usize) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch reads nothing and faults on no address; this one lies in the ring or its second mapping.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.records.add(offset + LINE).cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = offset;
-    }
-
-    #[inline]
     unsafe fn with<R>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> R) -> R {
         debug_assert!(offset < self.dimensions.capacity + 8 && len <= self.dimensions.capacity);
         // SAFETY: in the ring or its second mapping, and not written by a correct peer, as the caller guarantees; the

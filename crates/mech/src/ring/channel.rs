@@ -7,7 +7,6 @@ use crossway_sys::lifeline::Lifeline;
 use crossway_sys::shm::{self, Mapping};
 
 use crossway_ring::layout::MAX_PAYLOAD;
-use crossway_ring::place::{copy_in, copy_out};
 use crossway_ring::region::{Dimensions, Direction, SharedRing};
 use crossway_ring::{Bell, RingMemory, RingRx, RingTx};
 
@@ -115,12 +114,12 @@ pub fn dimensions(id: &'static str, spec: &Spec) -> Result<Dimensions, OpenError
 impl<M: RingMemory, B: Bell> Tx for RingTx<M, B> {
     #[inline]
     fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
-        self.try_send_with(msg.len(), |to| copy_in(to, msg))
+        self.try_send_with(msg.len(), |to| to.copy_from_slice(msg))
     }
 
     #[inline]
     fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
-        self.send_with(msg.len(), until, |to| copy_in(to, msg))
+        self.send_with(msg.len(), until, |to| to.copy_from_slice(msg))
     }
 
     #[inline]
@@ -167,6 +166,13 @@ impl<M: RingMemory, B: Bell> Rx for RingRx<M, B> {
     fn facts(&self) -> Facts {
         facts(self.memory(), self.sleeps_and_wakes())
     }
+}
+
+/// Copies a message into a buffer that is long enough. Returns its length in bytes.
+#[inline]
+fn copy_out(from: &[u8], to: &mut [u8]) -> usize {
+    to[..from.len()].copy_from_slice(from);
+    from.len()
 }
 
 fn facts(memory: &impl RingMemory, (sleeps, wakes): (u64, u64)) -> Facts {

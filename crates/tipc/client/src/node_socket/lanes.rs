@@ -3,7 +3,6 @@
 use std::sync::Condvar;
 use std::sync::atomic::AtomicBool;
 
-use crossway_ring::place::copy_in;
 use crossway_ring::region::SharedRing;
 use crossway_ring::sync::fence;
 use crossway_ring::{Bell, RingMemory, RingTx, SendError, Wait};
@@ -179,13 +178,9 @@ impl<B: Bell> Way<B> {
 /// Writes a record, which consists of a header and a payload.
 #[inline]
 pub(super) fn fill(place: &mut [u8], header: &[u8], payload: &[u8]) {
-    if header.is_empty() {
-        copy_in(place, payload);
-    } else {
-        let (to, rest) = place.split_at_mut(header.len());
-        to.copy_from_slice(header);
-        rest.copy_from_slice(payload);
-    }
+    let (to, rest) = place.split_at_mut(header.len());
+    to.copy_from_slice(header);
+    rest.copy_from_slice(payload);
 }
 
 impl NodeSocket {
