@@ -192,8 +192,8 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
     if plan.moves && !summary.interrupted {
         summary.interrupted = !moves::take_beside(&summary.dir, plan.most_trials())?;
     }
-    if resumed && !summary.interrupted {
-        if summary.by_status.is_empty() {
+    if resumed {
+        if summary.by_status.is_empty() && !summary.interrupted {
             eprintln!("The run was complete; nothing was left to measure.");
         }
         // After a resumed run, all of its trials decide, not only those since it was resumed.

@@ -95,6 +95,26 @@ fn a_killed_controller_leaves_nothing_and_its_run_goes_on() {
 }
 
 #[test]
+fn an_interrupted_continuation_counts_the_whole_run() {
+    let place = Place::new(LONG);
+    let mut first = place.start();
+    place.await_records(3);
+    signal(first.id() as i32, "-INT");
+    first.wait().unwrap();
+    let before = place.records().len();
+    let run = place.run();
+    let mut resume = place.command(&["measure", "--json", "--resume", run.to_str().unwrap()]);
+    let second = resume.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    place.await_records(before + 2);
+    signal(second.id() as i32, "-INT");
+    let output = second.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let counted = ["ok", "degraded", "failed", "skipped"].map(|s| told[s].as_u64().unwrap());
+    assert_eq!(counted.iter().sum::<u64>() as usize, place.records().len(), "{told}");
+}
+
+#[test]
 fn a_run_is_measured_by_one_process_only() {
     let place = Place::new(LONG);
     let controller = place.start();
