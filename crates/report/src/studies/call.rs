@@ -200,6 +200,9 @@ const SIZES_AT_LEAST: usize = 3;
 /// claim that holds at fewer than [`SIZES_AT_LEAST`] sizes stays undecided; fewer sizes can still contradict it.
 pub(super) fn at_all_sizes(call: Call, sizes: &[Call]) -> Call {
     match call {
+        Call::Fails => Call::Fails,
+        // More trials alone would not decide it.
+        _ if sizes.len() < SIZES_AT_LEAST => Call::Lacking,
         Call::Holds if number_of(sizes, Call::Holds) < SIZES_AT_LEAST => still_open(sizes),
         call => call,
     }
@@ -295,6 +298,8 @@ mod tests {
         assert_eq!(mostly(&[call, Call::Open(None)]), Call::Open(Some(20)));
         // More trials do not help if sizes are missing.
         assert_eq!(at_all_sizes(Call::Holds, &[Call::Holds]), Call::Lacking);
+        assert_eq!(at_all_sizes(call, &[Call::Holds, call]), Call::Lacking);
+        assert_eq!(at_all_sizes(Call::Fails, &[Call::Fails]), Call::Fails);
         assert_eq!(at_all_sizes(Call::Holds, &[Call::Holds, Call::Holds, call]), call);
         assert_eq!(all([call, Call::Lacking, Call::Open(None)]), Call::Lacking);
         assert_eq!(mostly(&[]), Call::Lacking);

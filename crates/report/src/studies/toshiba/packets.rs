@@ -177,13 +177,15 @@ pub(super) fn coalescing(evidence: &Evidence<'_>) -> Finding {
     if let Some((bytes, c)) = pair.by_size(per_second).first() {
         for (who, value) in [("TCP", c.tcp), ("TIPC", c.tipc)] {
             figures.push(Figure::new(
-                format!("{who}, {}: packets in 5 s", size(*bytes)),
+                format!("{who}, {}: packets in 5 s at the measured rate", size(*bytes)),
                 Quantity::Number,
                 value,
             ));
         }
         in_five = format!(
-            " In 5 s TIPC sends {} times as many packets as TCP (the study: 14).",
+            " At the measured rates of {} messages, TIPC sends {} times as many packets per second as TCP (the study, with \
+             16-byte messages: 14).",
+            size(*bytes),
             three_digits(c.ratio.value)
         );
     }
@@ -257,8 +259,16 @@ pub(super) fn acknowledgements(evidence: &Evidence<'_>) -> Finding {
     ];
     let in_five = |r: &Record| Some(packets_each_way(r)?.0 * r.throughput?.msgs_per_s * 5.0);
     if let Some(c) = pair.at(4096, in_five) {
-        figures.push(Figure::new("TCP: packets forward in 5 s", Quantity::Number, c.tcp));
-        figures.push(Figure::new("TIPC: packets forward in 5 s", Quantity::Number, c.tipc));
+        figures.push(Figure::new(
+            "TCP: packets forward in 5 s at the measured rate",
+            Quantity::Number,
+            c.tcp,
+        ));
+        figures.push(Figure::new(
+            "TIPC: packets forward in 5 s at the measured rate",
+            Quantity::Number,
+            c.tipc,
+        ));
     }
     let (tcp, tipc) = (ratios.tcp, ratios.tipc);
     let half = if !enough(&tcp) {
