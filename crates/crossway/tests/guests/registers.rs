@@ -42,7 +42,7 @@ fn programs_without_an_environment_keep_their_registers_also_with_amx() {
     // This program itself detects wide registers at run time: for the checksums of the verification, and in the JSON
     // parser.
     let plan = "about = 'guest'\n[group.g]\nmechanisms = ['uds-stream', 'sctp']\nplacement = 'same-core'\n\
-        workload = 'throughput'\nsize_bytes = 32768\ntrials = 1\nwarmup_ms = 10\nmeasure_ms = 80\n";
+        workload = 'ping-pong'\nsize_bytes = 32768\ntrials = 1\nwarmup_ms = 10\nmeasure_ms = 80\n";
     let script = format!(
         "cat > /run/plan.toml <<'END'\n{plan}END\n\
          env -i {CROSSWAY} measure /run/plan.toml --out /run/o >&2; cat /run/o/*/results.jsonl"
