@@ -81,6 +81,12 @@ impl fmt::Display for Reason {
                 f64::from(*needed_permille) / 10.0,
                 f64::from(*allowed_permille) / 10.0
             ),
+            Reason::Traffic { rate_msgs_per_s: 0, before_ns, after_ns, .. } => write!(
+                f,
+                "no message now; expected time per small message: {} -> {}",
+                Nanos(*before_ns),
+                Nanos(*after_ns)
+            ),
             Reason::Traffic { rate_msgs_per_s, mean_bytes, before_ns, after_ns } => write!(
                 f,
                 "{rate_msgs_per_s} messages/s of {mean_bytes} bytes; expected time per message: {} -> {}",
