@@ -9,6 +9,7 @@ use crossway_mech::Wait;
 
 use crate::assemble::stolen;
 use crate::inputs::{Beside, Load};
+use crate::limits::cores_moved_between;
 use crate::record::{LOCAL, Latency, Pacing, RATE_REACHED, Record, Span, Status};
 use crate::stats;
 
@@ -177,9 +178,11 @@ impl<'a> Case<'a> {
         self.good().filter_map(of).filter(|x| x.is_finite()).collect()
     }
 
-    /// Whether the hypervisor moved the virtual CPUs to other cores during any of the trials that count.
+    /// Whether the hypervisor moved the virtual CPUs to other cores during any of the trials that count, or between
+    /// them.
     pub fn moved(&self) -> bool {
         self.good().any(|r| r.calibration.cores_moved())
+            || cores_moved_between(&self.cache_line_ns())
     }
 
     /// Cache-line round trips measured around the trials that count, nanoseconds.

@@ -280,6 +280,13 @@ pub fn cores_moved(before_ns: f64, after_ns: f64) -> bool {
     }
 }
 
+/// Whether the readings around the trials of a case show that the hypervisor moved the CPUs between these trials: the
+/// middle half of the readings spans more than [`MOVED_FACTOR`]. A single odd reading shows nothing.
+pub fn cores_moved_between(readings_ns: &[f64]) -> bool {
+    let quartile = |q| stats::quantile(readings_ns, q);
+    quartile(0.25).zip(quartile(0.75)).is_some_and(|(low, high)| cores_moved(low, high))
+}
+
 fn memcpy() -> Vec<Memcpy> {
     (6..=24)
         .step_by(2)

@@ -412,9 +412,9 @@ pub const MOVED: char = '§';
 /// Explains [`MOVED`].
 pub fn moved_explained() -> String {
     format!(
-        "the cache-line round trip between the cores changed during one of these trials by a factor of more than \
-         {MOVED_FACTOR}, or it differs by more than this factor from the competitors' round trip, so the machine may \
-         be the reason for the rank"
+        "the cache-line round trip between the cores changed during one of these trials or between them by a factor \
+         of more than {MOVED_FACTOR}, or it differs by more than this factor from the competitors' round trip, so the \
+         machine may be the reason for the figure and its rank"
     )
 }
 

@@ -123,8 +123,20 @@ fn of_setting(summary: &Summary, setting: usize) -> Vec<Block> {
             blocks.push(Block::new(format!("{label}: {kind}"), setting, sheets));
         }
     }
+    let of = &summary.settings[setting];
+    if of.socket_buffer_bytes.or(of.capacity_bytes).is_some() {
+        for block in &mut blocks {
+            let last = block.sheets.last_mut();
+            last.into_iter().for_each(|sheet| sheet.notes.push(SIZES_ARE_REQUESTS.to_owned()));
+        }
+    }
     blocks
 }
+
+/// Explains settings with a size of buffers.
+pub const SIZES_ARE_REQUESTS: &str = "“socket buffer” and “capacity” are requests: a mechanism without such a buffer \
+                                      ignores them, and others may round them; `facts` in results.jsonl has the \
+                                      sizes that were in use";
 
 type Tables = fn(&Summary, usize) -> Vec<Sheet>;
 
@@ -241,9 +253,9 @@ const POOLED_MEANS: &str = "computed from the samples of all trials, each trial 
 /// Footnote mark of a figure that is better than its physical limit.
 pub const BEYOND: char = '†';
 /// Explains [`BEYOND`].
-pub const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials, with its whole interval: either the figure is wrong, or the \
-                            mechanism avoids a cost that the limit includes (see “Physical limits” in the \
-                            report)";
+pub const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials, with its whole interval: the figure is wrong, or the \
+                            mechanism avoids a cost that the limit includes, or the loop that measured the limit was \
+                            slower than is possible here (see “Physical limits” in the report)";
 
 /// Footnote mark of an achieved rate that some of the trials missed; the cell's note has their number.
 const MISSED: char = '◊';
@@ -388,7 +400,7 @@ fn rows(
                 note_limit(&mut cell, metric, contender, &cases);
             }
             mark_few(&mut cell, degraded);
-            if !leaders.is_empty() && case_of(head, &cases).is_some_and(|c| c.cores_moved) {
+            if case_of(head, &cases).is_some_and(|c| c.cores_moved && !c.degraded) {
                 cell.marks.push(MOVED);
             }
             if degraded {

@@ -9,9 +9,12 @@ use std::time::Duration;
 use anyhow::ensure;
 use crossway_lab::env::Environment;
 use crossway_lab::limits::{self, Ask, Spread};
+use crossway_lab::meters::{HostAsk, HostMeter};
+use crossway_lab::other_work::{self, OtherWork};
 use crossway_lab::preflight::{self, Activity, Need, Severity};
 use crossway_report::units::{Quantity, size};
 use crossway_sys::topology::Topology;
+use crossway_sys::usage::Usage;
 
 use super::Run;
 use crate::args;
@@ -80,11 +83,18 @@ impl Run for Limits {
         let named = ask.pairs.iter().flat_map(|(a, b)| [*a, *b]).collect::<BTreeSet<_>>();
         let cpus = if named.is_empty() { allowed } else { named.into_iter().collect() };
         warn_of_others(cpus)?;
+        let meter = HostMeter::start(&HostAsk::default());
+        let own = Usage::now();
         let progress = indicatif::ProgressBar::new_spinner();
         progress.enable_steady_tick(Duration::from_millis(100));
         let limits =
             limits::Limits::measure(&topology, &ask, |what| progress.set_message(what.to_owned()))?;
         progress.finish_and_clear();
+        let own_ns = Usage::now().cpu_ns - own.cpu_ns;
+        let others = meter.stop().cpu.ok().and_then(|host| OtherWork::of(&[host], own_ns, Some(0)));
+        if let Some(told) = others.and_then(|others| other_work::warning_about(&[others])) {
+            eprintln!("load: {told}");
+        }
         if let Some(file) = &self.save {
             let text = serde_json::to_vec_pretty(&limits)?;
             output::write(file, "name another file with --save", |out| Ok(out.write_all(&text)?))?;

@@ -7,7 +7,8 @@ use crossway_lab::other_work::disturbances;
 use crossway_lab::rank::{By, Entry, MOVED, Ranking, Speed, contender, moved_explained, rank};
 use crossway_lab::records_io::read_records;
 use crossway_report::awake::{AWAKE, awake_explained};
-use crossway_report::blocks::{BEYOND, BEYOND_MEANS};
+use crossway_report::blocks::{BEYOND, BEYOND_MEANS, SIZES_ARE_REQUESTS};
+use crossway_report::terminal::wrap_indented;
 use crossway_report::units::{Quantity, count};
 
 use super::Run;
@@ -60,6 +61,8 @@ impl Run for Rank {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let path = args::run(&self.run)?;
         let mut loaded = read_records(&path)?;
+        // Of the whole run, as in its report.
+        let disturbed = disturbances("this run", &path, &loaded.records)?;
         loaded.records.retain(|r| self.filters.let_through(&r.group, &r.case));
         if loaded.records.is_empty() && !self.filters.filters.is_empty() {
             return Err(self.filters.nothing_left(&path));
@@ -73,7 +76,7 @@ impl Run for Rank {
         for warning in &loaded.warnings {
             ui.print_noted("33", "warning", warning);
         }
-        for found in disturbances("this run", &path, &loaded.records)? {
+        for found in disturbed {
             ui.print_noted("33", "warning", &found);
         }
         for ranking in &rankings.rankings {
@@ -83,7 +86,7 @@ impl Run for Rank {
                 let rates = rates.map_or(String::new(), |rates| format!("{rates}\n\n"));
                 println!("### {}\n\n{rates}{}", title(ranking), grid.markdown());
             } else {
-                println!("{}", ui.paint("1", &title(ranking)));
+                println!("{}", ui.paint("1", &wrap_indented(&title(ranking), ui.width, 0, 2)));
                 if let Some(rates) = rates {
                     ui.print_wrapped(0, &rates);
                 }
@@ -163,6 +166,12 @@ impl Run for Rank {
                 "mechanisms whose intervals overlap that of the first at a place share the place, so one with a wide \
                  interval can stand before one with a better median",
             );
+        }
+        let has_size = |r: &Ranking| {
+            ["socket-buffer", "capacity"].iter().any(|input| r.inputs.contains_key(*input))
+        };
+        if rankings.rankings.iter().any(has_size) {
+            ui.print_noted("1", "note", SIZES_ARE_REQUESTS);
         }
         if rankings.rankings.iter().any(|r| r.by_speed.iter().any(|e| e.cores_moved)) {
             ui.print_noted("1", &MOVED.to_string(), &moved_explained());

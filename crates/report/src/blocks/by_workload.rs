@@ -2,7 +2,7 @@
 //! contender.
 
 use crossway_lab::inputs::Workload;
-use crossway_lab::rank::WaitClass;
+use crossway_lab::rank::{MOVED, WaitClass};
 use crossway_lab::record::Span;
 
 use super::{
@@ -97,6 +97,10 @@ pub(super) fn by_workload(
                 label.note = case.degraded.then(|| DEGRADED.to_owned());
                 let mut cells: Vec<Cell> = std::iter::once(label).chain(row(case)).collect();
                 cells.iter_mut().for_each(|cell| mark_few(cell, case.degraded));
+                if case.cores_moved && !case.degraded {
+                    let figures = cells.iter_mut().filter(|cell| cell.trials.is_some());
+                    figures.for_each(|cell| cell.marks.push(MOVED));
+                }
                 if case.degraded {
                     // Trials that do not represent the case give no interval for it.
                     for cell in cells.iter_mut().filter(|cell| cell.trials.is_some()) {

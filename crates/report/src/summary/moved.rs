@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crossway_lab::cases::counts;
 use crossway_lab::inputs::Workload;
-use crossway_lab::limits::cores_moved;
+use crossway_lab::limits::{cores_moved, cores_moved_between};
 use crossway_lab::rank::WaitClass;
 use crossway_lab::record::{Record, Status};
 use crossway_lab::stats;
@@ -33,13 +33,15 @@ impl<'a> UsualCores<'a> {
         UsualCores(lines.into_iter().filter_map(median).collect())
     }
 
-    /// Returns whether the cache-line round trip changed during one of the case's trials, or differs from that of the
-    /// competing cases; degraded trials are ignored.
+    /// Returns whether the cache-line round trip changed during one of the case's trials or between them, or differs from
+    /// that of the competing cases; degraded trials are ignored.
     pub(super) fn moved(&self, key: &Key, trials: &[&Record]) -> bool {
         let usual = self.0.get(&competition(key)).copied();
-        let own = stats::median(&cache_line_ns(trials));
+        let lines = cache_line_ns(trials);
+        let own = stats::median(&lines);
         let apart = usual.zip(own).is_some_and(|(usual, own)| cores_moved(usual, own));
         apart
+            || cores_moved_between(&lines)
             || good(trials).any(|record| {
                 let c = &record.calibration;
                 let readings = c.cache_line_before_ns.zip(c.cache_line_after_ns);

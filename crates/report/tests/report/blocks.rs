@@ -332,6 +332,30 @@ fn figures_on_other_cores_than_their_competitors_are_marked_and_explained() {
 }
 
 #[test]
+fn a_mechanism_alone_in_its_class_is_marked_if_its_cores_moved_between_trials() {
+    let mut alone = round_trips("pipe", Wait::Block, &SLOW);
+    for (at, record) in alone.iter_mut().enumerate() {
+        let lines = Some(if at % 2 == 0 { 90.0 } else { 480.0 });
+        record.calibration.cache_line_before_ns = lines;
+        record.calibration.cache_line_after_ns = lines;
+    }
+    let text = terminal::terminal(&run_of(vec![alone]), false, 100);
+    let row = text.lines().find(|line| line.starts_with("pipe ")).unwrap_or_default();
+    assert!(row.contains('§') && text.contains("\n§ the cache-line round trip"), "{text}");
+}
+
+#[test]
+fn a_size_of_buffers_is_called_a_request() {
+    let run = |capacity| {
+        let mut records = round_trips("pipe", Wait::Block, &SLOW);
+        records.iter_mut().for_each(|record| record.inputs.capacity_bytes = capacity);
+        terminal::terminal(&run_of(vec![records]), false, 200)
+    };
+    let told = "“capacity” are requests";
+    assert_eq!([None, Some(4096)].map(|bytes| run(bytes).matches(told).count()), [0, 1]);
+}
+
+#[test]
 fn the_verdict_and_the_answers_mark_a_winner_on_moved_cores_like_its_figures() {
     // Its cores moved between the readings before and after the trials, whose median equals that of the competitor.
     let mut fast = round_trips("shm-futex", Wait::Block, &FAST);
