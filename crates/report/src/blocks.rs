@@ -135,8 +135,8 @@ fn of_setting(summary: &Summary, setting: usize) -> Vec<Block> {
 
 /// Explains settings with a size of buffers.
 pub const SIZES_ARE_REQUESTS: &str = "“socket buffer” and “capacity” are requests: a mechanism without such a buffer \
-                                      ignores them, and others may round them; `facts` in results.jsonl has the \
-                                      sizes that were in use";
+                                      ignores them, and others may round them; results.jsonl has the sizes that were \
+                                      in use, under facts";
 
 type Tables = fn(&Summary, usize) -> Vec<Sheet>;
 
