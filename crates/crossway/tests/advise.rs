@@ -62,7 +62,11 @@ fn unusable_questions_are_one_clear_error() {
         ),
         (&["--size", "64 KB"], "size_bytes: '64 KB' is not a size"),
         (&["--size", "64", "--time", "5"], "'5' has no unit; write 5s or 5min"),
-        (&["--size", "64", "--time", "1s", "--records", "none"], "--time 1s is too short"),
+        (
+            // Unpinned, so that there are candidates also where only one CPU may be used.
+            &["--size", "64", "--placement", "unpinned", "--time", "1s", "--records", "none"],
+            "--time 1s is too short",
+        ),
         (
             &["--size", "64", "--no-measure", "--records", "/nonexistent"],
             "the folder /nonexistent does not exist",
