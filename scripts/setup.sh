@@ -83,12 +83,13 @@ rust() {
 }
 
 # A full disk makes compilers and linkers die of signals that do not name it.
-room() { # GB that the first build needs
-  local need=$1 target=${CARGO_TARGET_DIR:-target} at free
-  [ -d "$target" ] && return 0
+room() { # folder of the build, GB that the first build there needs
+  local target=${CARGO_TARGET_DIR:-target} need=$2 at free
+  [ -d "$target/$1" ] && return 0
   at=$(realpath -m "$target")
   until [ -d "$at" ]; do at=$(dirname "$at"); done
-  free=$(df --output=avail -B1G "$at" | tail -n 1)
+  # Another df may not have these options.
+  free=$(df --output=avail -B1G "$at" 2>/dev/null | tail -n 1) || return 0
   [ "$free" -ge "$need" ] && return 0
   say "the first build needs $need GB, and ${free// /} GB are free in $at. Free some space, or build on another disk:"
   say "CARGO_TARGET_DIR=/FOLDER make ..."
@@ -96,10 +97,10 @@ room() { # GB that the first build needs
 }
 
 case ${1:-} in
-  build) room 2; provide needs "${build_needs[@]}"; provide wants "${build_wants[@]}"; rust ;;
+  build) room release 2; provide needs "${build_needs[@]}"; provide wants "${build_wants[@]}"; rust ;;
   test)
     # Cargo keeps as much again for incremental builds.
-    room "$([ "${CARGO_INCREMENTAL:-1}" = 0 ] && echo 6 || echo 10)"
+    room debug "$([ "${CARGO_INCREMENTAL:-1}" = 0 ] && echo 6 || echo 10)"
     provide needs "${build_needs[@]}"; provide wants "${test_wants[@]}"; rust
     for part in clippy rustfmt; do
       cargo "${part/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$part" || {
