@@ -2,14 +2,14 @@
 
 mod beside;
 mod by_workload;
-mod no_cost;
+mod footnotes;
 pub(crate) mod paced;
 mod trials;
 
-use std::collections::BTreeMap;
-
-use crossway_lab::rank::{MOVED, WaitClass, moved_explained};
+use crossway_lab::rank::{MOVED, WaitClass};
 use crossway_lab::record::Span;
+pub use footnotes::{BEYOND, BEYOND_MEANS, SIZES_ARE_REQUESTS};
+use footnotes::{FEW, POOLED, marks_explained, without_cpu_time};
 use serde::Serialize;
 
 use crate::awake::{AWAKE, awake_explained, hardly_slept};
@@ -20,7 +20,6 @@ use crate::ranking::{Metric, Ranking};
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{Case, LatencySummary, Pooled, Summary};
 use crate::units::{self, Quantity, three_digits};
-use crate::verdict::list;
 
 /// The tables of one setting and one kind of workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -133,11 +132,6 @@ fn of_setting(summary: &Summary, setting: usize) -> Vec<Block> {
     blocks
 }
 
-/// Explains settings with a size of buffers.
-pub const SIZES_ARE_REQUESTS: &str = "“socket buffer” and “capacity” are requests: a mechanism without such a buffer \
-                                      ignores them, and others may round them; results.jsonl has the sizes that were \
-                                      in use, under facts";
-
 type Tables = fn(&Summary, usize) -> Vec<Sheet>;
 
 /// Returns the tables of round trips and streams: one per size, with blocking mechanisms first, then hybrid and
@@ -175,8 +169,8 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
                 .collect();
             leave_out_empty_noise(&mut heads, &mut rows);
             let shown = |c: &&Case| c.setting == setting && c.size_bytes == size && figures(c);
-            let mut notes = notes(&heads, &rows);
-            notes.extend(no_cost::notes(summary, summary.cases.iter().filter(shown)));
+            let mut notes = marks_explained(&heads, &rows);
+            notes.extend(without_cpu_time(summary, summary.cases.iter().filter(shown)));
             let title = format!("{} messages", units::size(size));
             Sheet { title, heads, rows, sortable: true, notes }
         })
@@ -189,26 +183,6 @@ fn leave_out_empty_noise(heads: &mut Vec<String>, rows: &mut [Row]) {
         heads.pop();
         rows.iter_mut().for_each(|row| drop(row.cells.pop()));
     }
-}
-
-/// Returns the footnotes that explain the marks in these rows.
-fn notes(heads: &[String], rows: &[Row]) -> Vec<String> {
-    let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.marks.contains(mark));
-    let (awake, moved, few) = (awake_explained(), moved_explained(), few_explained(heads, rows));
-    let missed = missed_explained(rows);
-    let marks: [(char, &str); 6] = [
-        (MISSED, &missed),
-        (POOLED, POOLED_MEANS),
-        (BEYOND, BEYOND_MEANS),
-        (FEW, &few),
-        (AWAKE, &awake),
-        (MOVED, &moved),
-    ];
-    marks
-        .into_iter()
-        .filter(|(mark, _)| has(*mark))
-        .map(|(mark, means)| format!("{mark} {means}"))
-        .collect()
 }
 
 /// Returns the metric of a column, or `None` if mechanisms are not ranked by the column.
@@ -246,37 +220,8 @@ fn shown(head: &str, cases: &[&Case]) -> Option<(Cell, bool)> {
     Some((Cell::figure(metric.quantity(), Some(figure)), degraded))
 }
 
-/// Footnote mark of a percentile that was computed from the samples of all trials.
-const POOLED: char = '°';
-const POOLED_MEANS: &str = "computed from the samples of all trials, each trial with the same weight, because at least \
-                            one trial has too few samples for this percentile";
-/// Footnote mark of a figure that is better than its physical limit.
-pub const BEYOND: char = '†';
-/// Explains [`BEYOND`].
-pub const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials, with its whole interval: the figure is wrong, or the \
-                            mechanism avoids a cost that the limit includes, or the loop that measured the limit was \
-                            slower than is possible here (see “Physical limits” in the report)";
-
-/// Footnote mark of an achieved rate that some of the trials missed; the cell's note has their number.
-const MISSED: char = '◊';
-
-/// Explains [`MISSED`] with the number of trials of each row that has the mark.
-fn missed_explained(rows: &[Row]) -> String {
-    let numbers = rows.iter().filter_map(|row| {
-        let cell = row.cells.iter().find(|cell| cell.marks.contains(MISSED))?;
-        Some(format!("{}: {}", row.cells.first()?.text, cell.note.as_deref()?))
-    });
-    format!(
-        "some trials missed the rate, and the figures include them: {}",
-        numbers.collect::<Vec<_>>().join("; ")
-    )
-}
-
 /// The note of a cell whose trials are all degraded.
 pub(crate) const DEGRADED: &str = "degraded";
-/// Footnote mark of a figure with too few trials to be ranked.
-const FEW: char = '‡';
-
 /// Marks a figure with too few trials to be ranked. A figure of a degraded case is not marked, because it is labelled
 /// as degraded.
 fn mark_few(cell: &mut Cell, degraded: bool) {
@@ -286,32 +231,6 @@ fn mark_few(cell: &mut Cell, degraded: bool) {
     if cell.few_trials.is_some() {
         cell.marks.push(FEW);
     }
-}
-
-/// Explains [`FEW`] with the number of trials of each row that has the mark. If the marked figures of a row are from
-/// different numbers of trials, their columns are named.
-fn few_explained(heads: &[String], rows: &[Row]) -> String {
-    let mut by_trials: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for row in rows {
-        let Some(name) = row.cells.first() else { continue };
-        let mut columns: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
-        for (head, cell) in heads.iter().zip(&row.cells).filter(|(_, c)| c.marks.contains(FEW)) {
-            columns.entry(cell.few_trials.unwrap_or(0)).or_default().push(head);
-        }
-        let several = columns.len() > 1;
-        for (trials, columns) in columns {
-            let figures =
-                if several { format!(" ({})", columns.join(", ")) } else { String::new() };
-            by_trials.entry(trials).or_default().push(format!("{}{figures}", name.text));
-        }
-    }
-    let of = |(trials, names): (usize, Vec<String>)| {
-        let trials = units::count(trials, "good trial", "good trials");
-        let each = if names.len() > 1 { " each" } else { "" };
-        format!("{trials}{each} of {}", list(names.into_iter()))
-    };
-    let numbers: Vec<String> = by_trials.into_iter().map(of).collect();
-    format!("fewer than five good trials, and therefore not ranked: {}", numbers.join("; "))
 }
 
 /// Makes a cell with a percentile over the samples of all trials; `None` if the samples were not pooled.

@@ -13,7 +13,7 @@ use reasons::{
     commands, enter_flips, fault_tests, not_pursued, nothing_admissible, prefer_if, remedy,
     settings, trials_words, without_figure,
 };
-use runs::{side_by_side, why_no_confidence};
+use runs::{against_earlier, side_by_side, why_no_confidence};
 use serde::Serialize;
 
 use super::Sources;
@@ -398,18 +398,8 @@ fn enter_choice(
             chosen.candidate.label()
         ));
     }
-    if !chosen.former
-        && !survey.trials.is_empty()
-        && let Some(earlier) = judge(question, &chosen.candidate, sources.library.own.iter())
-        && !earlier.failures().is_empty()
-    {
-        advice.notes.push(format!(
-            "earlier trials of {} speak against it ({}; in {}). The answer uses the trials of this survey only, since \
-             those of all candidates are interleaved",
-            chosen.candidate.label(),
-            earlier.failures().join("; "),
-            earlier.runs.join(", ")
-        ));
+    if !survey.trials.is_empty() {
+        advice.notes.extend(against_earlier(question, sources, chosen));
     }
     enter_flips(advice, question, chosen, survey);
 }

@@ -2,7 +2,8 @@
 
 use crossway_lab::inputs::Workload;
 
-use super::{DEGRADED, duration, mark_few, marked, notes, text_figure};
+use super::footnotes::marks_explained;
+use super::{DEGRADED, duration, mark_few, marked, text_figure};
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{BesideSummary, Case, Summary, beside_name, workload_name};
 use crate::units::{self, Quantity};
@@ -45,7 +46,7 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
                 if paced { &["Offered", "Achieved"] } else { &["Throughput", "Messages"] };
             let heads = ["Mechanism"].iter().chain(speed).chain(latency);
             let heads: Vec<String> = heads.map(|head| (*head).to_owned()).collect();
-            let mut notes = notes(&heads, &rows);
+            let mut notes = marks_explained(&heads, &rows);
             notes.push(
                 "Each row shows how the background workload performed while the measured workload used the mechanism \
                  of that row."

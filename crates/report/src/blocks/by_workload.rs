@@ -5,9 +5,9 @@ use crossway_lab::inputs::Workload;
 use crossway_lab::rank::{MOVED, WaitClass};
 use crossway_lab::record::Span;
 
+use super::footnotes::{marks_explained, without_cpu_time};
 use super::{
-    DEGRADED, NOISE, duration, leave_out_empty_noise, mark_few, marked, no_cost, noise_cell, notes,
-    text_figure,
+    DEGRADED, NOISE, duration, leave_out_empty_noise, mark_few, marked, noise_cell, text_figure,
 };
 use crate::estimate::Estimate;
 use crate::sheet::{Cell, Row, Sheet};
@@ -117,8 +117,8 @@ pub(super) fn by_workload(
         let heads = ["Mechanism"].iter().chain(heads).chain(&[NOISE]);
         let mut heads: Vec<String> = heads.map(|head| (*head).to_owned()).collect();
         leave_out_empty_noise(&mut heads, &mut rows);
-        let mut notes = notes(&heads, &rows);
-        notes.extend(no_cost::notes(summary, shown()));
+        let mut notes = marks_explained(&heads, &rows);
+        notes.extend(without_cpu_time(summary, shown()));
         Sheet {
             title: format!("{} messages, {name}", units::size(size)),
             notes,

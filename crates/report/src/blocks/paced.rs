@@ -1,7 +1,8 @@
 //! Tables of paced streams: one per pace and size. Percentiles that no case has are left out.
 
 use super::by_workload::by_workload;
-use super::{CPU_ROUND_TRIP, MISSED, duration, pooled, text_figure};
+use super::footnotes::MISSED;
+use super::{CPU_ROUND_TRIP, duration, pooled, text_figure};
 use crate::estimate::Estimate;
 use crate::sheet::{Cell, Sheet};
 use crate::summary::{Case, LatencySummary, Summary};

@@ -1,4 +1,5 @@
-//! Whether candidates that were not measured now have trials of the same runs, and so of the machine in one state.
+//! What follows from the runs that trials are from: whether candidates were measured side by side, with the machine in one
+//! state, and whether earlier runs speak against a choice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,6 +43,25 @@ pub(super) fn side_by_side(
             runs.join(", ")
         ));
     }
+}
+
+/// Says that trials of earlier runs speak against a choice that was measured now; `None` if they do not.
+pub(super) fn against_earlier(
+    question: &Question,
+    sources: &Sources<'_>,
+    chosen: &Judged,
+) -> Option<String> {
+    let earlier = judge(question, &chosen.candidate, sources.library.own.iter())?;
+    let why = earlier.failures();
+    (!chosen.former && !why.is_empty()).then(|| {
+        format!(
+            "earlier trials of {} speak against it ({}; in {}). The answer uses the trials of this survey only, since \
+             those of all candidates are interleaved",
+            chosen.candidate.label(),
+            why.join("; "),
+            earlier.runs.join(", ")
+        )
+    })
 }
 
 /// Why no confidence can be stated for a choice from earlier runs; `None` if nothing speaks against it.
