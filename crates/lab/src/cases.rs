@@ -182,7 +182,9 @@ impl<'a> Case<'a> {
     /// them.
     pub fn moved(&self) -> bool {
         self.good().any(|r| r.calibration.cores_moved())
-            || cores_moved_between(&self.cache_line_ns())
+            || cores_moved_between(
+                &self.good().filter_map(|r| r.calibration.readings()).collect::<Vec<_>>(),
+            )
     }
 
     /// Cache-line round trips measured around the trials that count, nanoseconds.

@@ -8,6 +8,7 @@ pub mod bound;
 mod control;
 mod copying;
 mod exchange;
+mod moved;
 mod waiting;
 
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub(crate) use copying::Copying;
 pub use copying::{CopyLimit, Layout, TWO_COPIES_FASTER};
 pub(crate) use exchange::{EXCHANGE_ATTEMPTS, EXCHANGE_MS, fastest_exchange};
 pub use exchange::{Exchange, ExchangeKind};
+pub use moved::{MOVED_FACTOR, cores_moved, cores_moved_between};
 pub use waiting::{Wake, WakeKind};
 
 use crate::stats;
@@ -265,26 +267,6 @@ fn spread_of(samples: &[f64]) -> Spread {
 /// A CPU cannot be used, or is occupied by something else for seconds.
 pub fn cache_line_round_trip_ns(cpu_a: u32, cpu_b: u32) -> Result<f64, OsError> {
     Ok(spread_of(&cache_line_round_trips((cpu_a, cpu_b), Lines::Two, 9, 500)?).median)
-}
-
-/// Largest factor by which the cache-line round trip may differ between the readings before and after a trial, in
-/// either direction. If it differs by more, the hypervisor must have moved the CPUs to other cores.
-pub const MOVED_FACTOR: f64 = 1.5;
-
-/// Whether the two readings around a trial differ by more than [`MOVED_FACTOR`], which shows that the hypervisor moved
-/// the trial's CPUs to other cores. A reading of 0 shows nothing.
-pub fn cores_moved(before_ns: f64, after_ns: f64) -> bool {
-    before_ns > 0.0 && after_ns > 0.0 && {
-        let ratio = after_ns / before_ns;
-        !(1.0 / MOVED_FACTOR..=MOVED_FACTOR).contains(&ratio)
-    }
-}
-
-/// Whether the readings around the trials of a case show that the hypervisor moved the CPUs between these trials: the
-/// middle half of the readings spans more than [`MOVED_FACTOR`]. A single odd reading shows nothing.
-pub fn cores_moved_between(readings_ns: &[f64]) -> bool {
-    let quartile = |q| stats::quantile(readings_ns, q);
-    quartile(0.25).zip(quartile(0.75)).is_some_and(|(low, high)| cores_moved(low, high))
 }
 
 fn memcpy() -> Vec<Memcpy> {

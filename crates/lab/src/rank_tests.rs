@@ -144,19 +144,19 @@ fn trials_on_moved_cores_are_marked() {
 }
 
 #[test]
-fn cores_that_moved_between_trials_are_marked_but_not_for_a_single_odd_reading() {
+fn cores_that_moved_between_trials_are_marked() {
     let marked = |moved: usize| {
         let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
         records.extend(samples::trials("fifo", 64, &five(1100), 1.0));
         for (at, record) in records.iter_mut().enumerate() {
-            // Half of both mechanisms' trials, so that the medians are equal.
+            // As many trials of both mechanisms, so that the medians are equal.
             let lines = Some(if at % 5 < moved { 480.0 } else { 90.0 });
             record.calibration.cache_line_before_ns = lines;
             record.calibration.cache_line_after_ns = lines;
         }
         rank(&records).rankings[0].by_speed.iter().filter(|e| e.cores_moved).count()
     };
-    assert_eq!([0, 1, 2, 3, 5].map(marked), [0, 0, 2, 2, 0]);
+    assert_eq!([0, 1, 2, 3, 5].map(marked), [0, 2, 2, 2, 0]);
 }
 
 #[test]

@@ -229,8 +229,12 @@ impl Calibration {
     /// Whether the cache-line round trips show that the distance between the CPUs changed during the trial: the hypervisor
     /// moved the virtual CPUs to other cores, or other programs used them.
     pub fn cores_moved(&self) -> bool {
-        let readings = (self.cache_line_before_ns, self.cache_line_after_ns);
-        matches!(readings, (Some(before), Some(after)) if cores_moved(before, after))
+        self.readings().is_some_and(|(before, after)| cores_moved(before, after))
+    }
+
+    /// The cache-line round trips before and after the trial, nanoseconds; `None` if one is missing.
+    pub fn readings(&self) -> Option<(f64, f64)> {
+        self.cache_line_before_ns.zip(self.cache_line_after_ns)
     }
 }
 

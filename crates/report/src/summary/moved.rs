@@ -37,16 +37,13 @@ impl<'a> UsualCores<'a> {
     /// that of the competing cases; degraded trials are ignored.
     pub(super) fn moved(&self, key: &Key, trials: &[&Record]) -> bool {
         let usual = self.0.get(&competition(key)).copied();
-        let lines = cache_line_ns(trials);
-        let own = stats::median(&lines);
+        let own = stats::median(&cache_line_ns(trials));
         let apart = usual.zip(own).is_some_and(|(usual, own)| cores_moved(usual, own));
+        let readings: Vec<(f64, f64)> =
+            good(trials).filter_map(|record| record.calibration.readings()).collect();
         apart
-            || cores_moved_between(&lines)
-            || good(trials).any(|record| {
-                let c = &record.calibration;
-                let readings = c.cache_line_before_ns.zip(c.cache_line_after_ns);
-                readings.is_some_and(|(before, after)| cores_moved(before, after))
-            })
+            || cores_moved_between(&readings)
+            || good(trials).any(|record| record.calibration.cores_moved())
     }
 }
 
