@@ -159,3 +159,50 @@ fn links_in_documents_lead_somewhere() {
     assert!(seen > 0, "no links found: the check looks at nothing");
     complain("dead links", found);
 }
+
+/// A number of spin-loop hints is not a time: a hint takes 1 to 70 ns, depending on the processor.
+#[test]
+fn waits_are_times_and_not_counts_of_hints() {
+    const HOME: &str = "crates/sys/src/spin.rs";
+    let instructions =
+        [concat!("spin_", "loop"), "_mm_pause", "asm!(\"pause", "__builtin_ia32_pause"];
+    let calls = ["spin::hint(", "sync::hint(", " hint(", "yield_now("];
+    let counts = ["SPINS", "PAUSES", "YIELDS", "HINTS"];
+    let mut found = Vec::new();
+    let mut uses = 0;
+    for (path, text) in rust_sources() {
+        let product = path.starts_with("crates/") && path.contains("/src/");
+        // The profile names the functions of other programs, too.
+        if !product || path == HOME || path.ends_with("profile/part.rs") {
+            continue;
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let say = |what: &str| format!("{path}:{}: {what}", at + 1);
+            if instructions.iter().any(|word| line.contains(word)) {
+                found.push(say("call crossway_sys::spin instead"));
+            }
+            let name =
+                line.trim_start().split_once("const ").and_then(|(_, rest)| rest.split_once(": "));
+            if name.is_some_and(|(name, kind)| {
+                kind.starts_with(['u', 'i'])
+                    && name.split('_').any(|word| counts.contains(&word))
+                    // A flag of the doorbell's word.
+                    && path != "crates/ring/src/doorbell.rs"
+            }) {
+                found.push(say("state the wait as a time"));
+            }
+            if calls.iter().any(|call| line.contains(call)) {
+                uses += 1;
+                let before = &lines[at.saturating_sub(3)..=at];
+                if before.iter().any(|line| line.contains("for _ in 0..")) {
+                    found.push(say(
+                        "a loop over a count of hints; use spin::idle_for or spin::Attempts",
+                    ));
+                }
+            }
+        }
+    }
+    assert!(uses > 5, "only {uses} waits found: the check looks at nothing");
+    complain("a wait that depends on the processor", found);
+}

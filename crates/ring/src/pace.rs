@@ -2,21 +2,24 @@
 
 use std::time::{Duration, Instant};
 
+use crate::sync::{between_quick_looks, hint, hints_in, idle_for, measure_costs};
 use crate::{Deadline, Wait};
 
-/// Number of spins between two reads of the clock.
-const CLOCK_EVERY: u32 = 1 << 7;
-/// Number of spins after which the kernel is asked again whether the peer is alive.
-const LIFELINE_EVERY: u32 = 1 << 16;
+/// How long an end spins between two reads of the clock.
+const CLOCK_EVERY: Duration = Duration::from_micros(3);
+/// How long an end spins before it asks the kernel again whether the peer is alive.
+const LIFELINE_EVERY: Duration = Duration::from_micros(1500);
 /// How long a blocking end spins before it sleeps, but only while messages flow (see [`Pace`]).
 const FLOW: Duration = Duration::from_micros(5);
-/// How many times a receiver that finds the ring empty during a stream executes the spin-loop hint before it checks
-/// again.
-const GATHER_SPINS: u32 = 64;
+/// How long a receiver that finds the ring empty during a stream lets the sender get ahead before it checks again: the
+/// time in which the sender writes some messages.
+const GATHER: Duration = Duration::from_nanos(1600);
 /// Number of messages in a row without waiting that count as a flow.
 const FLOW_MESSAGES: u32 = 8;
 /// How long a spinning sender that found the ring full waits for a large part of it to become free.
 const PATIENCE: Duration = Duration::from_micros(50);
+/// How long that sender spins between two reads of the clock.
+const PATIENCE_CLOCK_EVERY: Duration = Duration::from_nanos(400);
 
 /// The waiting strategy of one end, which adapts to the flow of messages.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ pub struct Pace {
 impl Pace {
     /// Creates the strategy for a [`Wait`].
     pub fn new(wait: Wait) -> Self {
+        // Otherwise the first wait would measure it.
+        measure_costs();
         Pace { wait, burst: 0, flows: false }
     }
 
@@ -47,12 +52,10 @@ impl Pace {
         self.burst >= FLOW_MESSAGES
     }
 
-    /// Waits for about a microsecond, in which the sender gets ahead by some messages. Each read of the cache line that
+    /// Waits for some time ([`GATHER`]), in which the sender gets ahead by some messages. Each read of the cache line that
     /// the sender is writing takes that line away from the sender and slows it down considerably.
     pub fn let_some_gather(&self) {
-        for _ in 0..GATHER_SPINS {
-            crate::sync::relax();
-        }
+        idle_for(GATHER);
     }
 
     /// Returns how long the end may spin now that it has nothing to do, or `None` if it must sleep immediately.
@@ -68,7 +71,8 @@ impl Pace {
             Wait::Block if self.flows && !cfg!(loom) => Some(FLOW),
             Wait::Block => return None,
         };
-        Some(SpinBudget { limit, until, spins: 0, start: None })
+        let looks = hints_in(CLOCK_EVERY);
+        Some(SpinBudget { limit, until, quick: true, looks, left: looks, start: None, asked: None })
     }
 
     /// Records that the budget was spent without success: the stream has stopped.
@@ -78,7 +82,8 @@ impl Pace {
 
     /// How long a spinning sender waits for a large part of the ring to become free.
     pub fn patience(&self) -> Patience {
-        Patience { spins: 0, start: None }
+        let looks = hints_in(PATIENCE_CLOCK_EVERY);
+        Patience { looks, left: looks, start: None }
     }
 }
 
@@ -100,52 +105,70 @@ pub enum Budget {
 pub struct SpinBudget {
     limit: Option<Duration>,
     until: Deadline,
-    spins: u32,
+    /// Whether the answer is expected within a microsecond, as it is until the first read of the clock.
+    quick: bool,
+    /// Number of attempts between two reads of the clock, and how many are left until the next.
+    looks: u32,
+    left: u32,
     start: Option<Instant>,
+    /// When the kernel was last asked whether the peer is alive.
+    asked: Option<Instant>,
 }
 
 impl SpinBudget {
-    /// Counts one attempt, executes the spin-loop hint, and returns the next step. Attempts without the hint take the
-    /// cache line away from the other end while that is writing to it.
+    /// Counts one attempt, waits until the next one is due, and returns the next step. Attempts that follow each other
+    /// immediately take the cache line away from the other end while that is writing to it.
     #[inline]
     pub fn spin(&mut self) -> Budget {
-        self.spins = self.spins.wrapping_add(1);
-        crate::sync::relax();
-        if self.spins.is_multiple_of(CLOCK_EVERY) { self.look_at_clock() } else { Budget::Left }
+        if self.quick {
+            between_quick_looks();
+        } else {
+            hint();
+        }
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 { self.look_at_clock() } else { Budget::Left }
     }
 
     #[cold]
     fn look_at_clock(&mut self) -> Budget {
-        if self.limit.is_some() || self.until.is_some() {
-            let now = Instant::now();
-            if self.until.is_some_and(|t| t <= now) {
-                return Budget::TimedOut;
-            }
-            let start = *self.start.get_or_insert(now);
-            if self.limit.is_some_and(|limit| now - start >= limit) {
-                return Budget::Spent;
-            }
+        self.quick = false;
+        self.left = self.looks;
+        let now = Instant::now();
+        if self.until.is_some_and(|t| t <= now) {
+            return Budget::TimedOut;
         }
-        if self.spins.is_multiple_of(LIFELINE_EVERY) { Budget::LookAround } else { Budget::Left }
+        let start = *self.start.get_or_insert(now);
+        if self.limit.is_some_and(|limit| now - start >= limit) {
+            return Budget::Spent;
+        }
+        let asked = self.asked.get_or_insert(now);
+        if now - *asked < LIFELINE_EVERY {
+            return Budget::Left;
+        }
+        *asked = now;
+        Budget::LookAround
     }
 }
 
 /// A time limit, see [`Pace::patience`].
 #[derive(Debug)]
 pub struct Patience {
-    spins: u32,
+    /// Number of calls between two reads of the clock, and how many are left until the next.
+    looks: u32,
+    left: u32,
     start: Option<Instant>,
 }
 
 impl Patience {
-    /// Whether the time limit has passed. Reads the clock at every 16th call only; the time begins at the first
-    /// reading.
+    /// Whether the time limit has passed, for a loop that executes one spin-loop hint in each round. Reads the clock
+    /// only from time to time; the time begins at the first reading.
     #[inline]
     pub fn is_over(&mut self) -> bool {
-        self.spins = self.spins.wrapping_add(1);
-        if !self.spins.is_multiple_of(16) {
+        self.left = self.left.saturating_sub(1);
+        if self.left > 0 {
             return false;
         }
+        self.left = self.looks;
         let now = Instant::now();
         now - *self.start.get_or_insert(now) >= PATIENCE
     }

@@ -9,13 +9,14 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crossway_sys::spin::Attempts;
 use crossway_sys::{Errno, OsError, fork_mark, futex, record_lock};
 
 /// Flag of the lock word: at least one thread sleeps until the lock is free.
 const WAITERS: u32 = 1 << 31;
 
-/// Number of attempts before sleeping, since the lock is held only briefly.
-const SPINS: u32 = 100;
+/// How long to try before sleeping: the lock is held for the time of a few copies.
+const HELD_BRIEFLY: Duration = Duration::from_nanos(2500);
 
 /// How often a waiting thread checks whether the holder is alive.
 const GLANCE: Duration = Duration::from_millis(5);
@@ -125,13 +126,16 @@ impl<W: LockWords> ProcessLock<W> {
     #[cold]
     fn wait(&self, me: u32) -> Result<Held<'_>, Errno> {
         let word = self.words.holder();
-        for _ in 0..SPINS {
+        let mut attempts = Attempts::lasting(HELD_BRIEFLY);
+        loop {
             if word.load(Ordering::Relaxed) == 0
                 && word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
                 return Ok(Held { word, orphaned: false });
             }
-            std::hint::spin_loop();
+            if !attempts.go_on() {
+                break;
+            }
         }
         loop {
             // There may be other sleepers, so a thread that takes the lock after sleeping keeps the flag set.

@@ -35,11 +35,30 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Hints to the processor that this is a spin loop.
-#[inline]
-pub fn relax() {
-    #[cfg(not(loom))]
-    std::hint::spin_loop();
-    #[cfg(loom)]
+#[cfg(not(loom))]
+pub use crossway_sys::spin::{between_quick_looks, hint, hints_in, idle_for, measure_costs};
+
+/// Lets the model's other threads run.
+#[cfg(loom)]
+pub fn hint() {
     loom::thread::yield_now();
+}
+
+#[cfg(loom)]
+pub use hint as between_quick_looks;
+
+/// Lets the model's other threads run: the model has no time.
+#[cfg(loom)]
+pub fn idle_for(_time: std::time::Duration) {
+    hint();
+}
+
+/// The model has no time.
+#[cfg(loom)]
+pub fn measure_costs() {}
+
+/// The model has no time, so any number will do.
+#[cfg(loom)]
+pub fn hints_in(_time: std::time::Duration) -> u32 {
+    128
 }

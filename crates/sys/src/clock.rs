@@ -158,14 +158,14 @@ fn raw_and_tsc() -> (u64, u64) {
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn tsc() -> u64 {
+pub(crate) fn tsc() -> u64 {
     // SAFETY: every x86-64 processor has the instruction; Linux does not forbid it (PR_SET_TSC is not used here).
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-fn tsc() -> u64 {
+pub(crate) fn tsc() -> u64 {
     monotonic_ns()
 }
 

@@ -52,6 +52,7 @@ pub mod seccomp;
 pub mod shm;
 pub mod signal_queue;
 pub mod socket;
+pub mod spin;
 pub mod sysv;
 pub mod sysv_queue;
 pub mod timerfd;

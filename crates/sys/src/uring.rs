@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use crate::OsError;
 use crate::fallback::{Newer, does_without};
 use crate::patience::Patience;
+use crate::spin;
 
 /// Number of entries in the submission queue: enough for one request and its cancellation.
 const ENTRIES: u32 = 4;
@@ -23,8 +24,8 @@ const ENTRIES: u32 = 4;
 const REQUEST: u64 = 1;
 const CANCELLATION: u64 = 2;
 
-/// Number of times that the completion queue is polled between two reads of the clock.
-const LOOKS_PER_CLOCK: u32 = 64;
+/// How long the completion queue is polled between two reads of the clock.
+const CLOCK_EVERY: Duration = Duration::from_nanos(1600);
 
 /// How to wait for a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,7 +214,8 @@ impl Ring {
         };
         let mut awake = !matches!(waiting, Waiting::Asleep(_));
         let mut cancelled = false;
-        let mut looks = 0_u32;
+        let looks = spin::hints_in(CLOCK_EVERY);
+        let mut left = looks;
         self.enter(
             usize::from(!awake),
             patience.left().filter(|_| !awake && patience != Patience::Now),
@@ -222,11 +224,12 @@ impl Ring {
             if let Some(result) = self.reap() {
                 return result;
             }
-            looks += 1;
-            if awake && !looks.is_multiple_of(LOOKS_PER_CLOCK) {
-                std::hint::spin_loop();
+            left = left.saturating_sub(1);
+            if awake && left > 0 {
+                spin::hint();
                 continue;
             }
+            left = looks;
             // A request that must not wait ends by itself.
             if !cancelled && patience != Patience::Now && patience.is_over() {
                 let cancel = opcode::AsyncCancel::new(REQUEST).build().user_data(CANCELLATION);

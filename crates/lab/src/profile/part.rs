@@ -255,7 +255,17 @@ fn last_word(function: &str) -> &str {
 /// Whether the function is a spin-wait.
 fn waits(place: &Place) -> bool {
     let name = last_word(&place.function);
-    ["spin_loop", "_mm_pause", "relax", "spin", "let_some_gather", "spin_until"].contains(&name)
+    [
+        "spin_loop",
+        "_mm_pause",
+        "hint",
+        "between_quick_looks",
+        "wait_ticks",
+        "idle_for",
+        "spin",
+        "spin_until",
+    ]
+    .contains(&name)
         || place.line.contains("/ring/src/pace.rs")
 }
 

@@ -82,7 +82,7 @@ impl Pace {
             now = monotonic_ns();
         }
         while now < instant {
-            std::hint::spin_loop();
+            crossway_sys::spin::hint();
             now = monotonic_ns();
         }
         now

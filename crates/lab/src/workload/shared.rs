@@ -109,7 +109,7 @@ impl Work {
         if self.ns > 0 {
             let begin = self.ticker.now();
             while self.ticker.ns(self.ticker.now().wrapping_sub(begin)) < self.ns {
-                std::hint::spin_loop();
+                crossway_sys::spin::hint();
             }
         }
     }
@@ -179,7 +179,7 @@ fn receive_in_turn<R: Rx>(
                 None => std::thread::yield_now(),
             }
         } else if idle {
-            std::hint::spin_loop();
+            crossway_sys::spin::hint();
         }
     }
     Ok(())

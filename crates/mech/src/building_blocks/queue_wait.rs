@@ -41,7 +41,7 @@ fn spin<T>(
         if patience.is_over() {
             return Ok(None);
         }
-        std::hint::spin_loop();
+        crossway_sys::spin::hint();
     }
 }
 

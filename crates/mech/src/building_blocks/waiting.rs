@@ -136,7 +136,7 @@ fn spin<A: Attempt>(what: &mut A, until: Deadline) -> Result<A::Out, Stop> {
                 if until.is_some_and(|until| Instant::now() >= until) {
                     return Err(Stop::TimedOut);
                 }
-                std::hint::spin_loop();
+                crossway_sys::spin::hint();
             }
             done => return done.map_err(Stop::Errno),
         }

@@ -29,7 +29,7 @@ impl Bell for NoBell {
     }
 
     fn sleep(&self, _own_state: &AtomicU32, _limit: Option<Duration>) -> Result<(), OsError> {
-        std::hint::spin_loop();
+        crossway_sys::spin::hint();
         Ok(())
     }
 

@@ -58,7 +58,7 @@ impl Look {
     fn finds(self, line: &AtomicU64, value: u64) -> bool {
         let found = line.load(Ordering::Acquire) == value;
         if !found && matches!(self, Look::Paused) {
-            std::hint::spin_loop();
+            crate::spin::hint();
         }
         found
     }

@@ -4,10 +4,15 @@ use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
+use std::time::Duration;
+
+use crossway_sys::spin::{self, Attempts};
 use crossway_tipc_client::SocketKind;
 
 use crate::socket::Handle;
 
+/// How long a reader waits for a writer that was interrupted in the middle of its few stores.
+const WRITTEN_BY_THEN: Duration = Duration::from_micros(2500);
 /// Number of descriptors in a part of the table. The first part is allocated statically.
 const PART: usize = 4096;
 /// Number of parts: enough for the default upper limit of descriptors per process (fs.nr_open).
@@ -37,7 +42,8 @@ impl Entry {
     fn read(&self, fd: c_int) -> Option<Handle> {
         // A writer has signals blocked and does not wait. In a child forked during a write, the write is never
         // completed.
-        for _ in 0..100_000 {
+        let mut attempts = Attempts::lasting(WRITTEN_BY_THEN);
+        loop {
             let turn = self.turn.load(Ordering::Acquire);
             let what = self.what.load(Ordering::Relaxed);
             let slot = self.slot.load(Ordering::Relaxed);
@@ -47,9 +53,10 @@ impl Entry {
                 let kind = SocketKind::from_number(what & 0xff)?;
                 return Some(Handle { fd, kind, region: what >> 8, slot, token });
             }
-            std::hint::spin_loop();
+            if !attempts.go_on() {
+                return None;
+            }
         }
-        None
     }
 
     fn write(&self, handle: Option<&Handle>) {
@@ -67,7 +74,7 @@ impl Entry {
                     Err(now) => turn = now,
                 }
             } else {
-                std::hint::spin_loop();
+                spin::hint();
                 turn = self.turn.load(Ordering::Relaxed);
             }
         }

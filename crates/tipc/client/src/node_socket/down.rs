@@ -10,7 +10,7 @@ use crossway_ring::process_lock::Held;
 use crossway_ring::region::SharedRing;
 use crossway_ring::shared_rx::{ReceiverWords, Turn};
 use crossway_ring::sync::fence;
-use crossway_sys::poll;
+use crossway_sys::{poll, spin};
 
 use super::inlet::{Bell, Down, Inlet, InletWords};
 use super::receive::Came;
@@ -23,17 +23,18 @@ const GATHERS_FROM: u32 = 8;
 /// One in this many receive calls checks for a waiting message before it waits.
 const TRY_EVERY: u32 = 4;
 
-/// Number of times a receiver yields its CPU when it finds that its lane is being switched on. After that, it sleeps
-/// for `CHECK_EVERY` between checks: yielding would not let a tipcd of lower priority run on the receiver's CPU.
-const YIELDS: u32 = 100;
+/// How long a receiver yields its CPU when it finds that its lane is being switched on. After that, it sleeps for
+/// `CHECK_EVERY` between checks: yielding would not let a tipcd of lower priority run on the receiver's CPU.
+const YIELDING: Duration = Duration::from_micros(100);
 const CHECK_EVERY: Duration = Duration::from_micros(50);
 
 /// Number of messages taken in a row (under one bell, or without finding the ring empty) after which another message is
 /// likely to follow immediately.
 const FLOWS_FROM: u32 = 4;
 
-/// How long to wait for the next message before the bell is removed, in CPU pause instructions: about a microsecond.
-const PAUSES: u32 = 32;
+/// How long to wait for the next message before the bell is removed: the time in which a sender of a stream writes
+/// some messages.
+const NEXT_MESSAGE: Duration = Duration::from_nanos(800);
 
 /// Counts whether receive calls on a socket without a lane find a message waiting.
 #[derive(Debug, Default)]
@@ -307,7 +308,7 @@ impl NodeSocket {
     #[cold]
     fn await_first_bell(&self, words: &InletWords) -> Result<bool, Errno> {
         let is_rung = || words.bell().load(Ordering::Acquire) == doorbell::RUNG;
-        let mut checks = 0;
+        let asleep_from = Instant::now() + YIELDING;
         while !is_rung() {
             if !self.is_down_lane_on() {
                 return Ok(false);
@@ -316,8 +317,7 @@ impl NodeSocket {
             if poll::is_hung_up(&self.fd)? && !is_rung() {
                 return Ok(true);
             }
-            if checks < YIELDS {
-                checks += 1;
+            if Instant::now() < asleep_from {
                 std::thread::yield_now();
             } else {
                 std::thread::sleep(CHECK_EVERY);
@@ -358,9 +358,7 @@ fn wait_briefly(turn: &MyTurn<'_>) {
     }
     // Without looking at the ring meanwhile: each look would take a cache line away from the sender, which has to fetch
     // it again for its next message.
-    for _ in 0..PAUSES {
-        std::hint::spin_loop();
-    }
+    spin::idle_for(NEXT_MESSAGE);
 }
 
 /// Reads as many bytes of a stream as are available and fit into the buffer. Also returns the number of records that
