@@ -2,6 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::{Errno, retry_on_intr};
@@ -72,6 +73,15 @@ pub fn recv(
     }
 }
 
+/// Where a message came from, as the kernel reports it.
+#[derive(Clone, Copy)]
+struct Source {
+    /// All bytes are initialised.
+    address: MaybeUninit<libc::sockaddr_storage>,
+    /// Length in bytes of the part that the kernel wrote.
+    len: libc::socklen_t,
+}
+
 /// Buffers for receiving many messages with one call.
 pub struct Inbox {
     bytes: Vec<u8>,
@@ -81,6 +91,8 @@ pub struct Inbox {
     controls: Option<Box<[Control; MOST]>>,
     /// For each message, the length in bytes of its segments except the last; 0: the message was not joined.
     segments: [usize; MOST],
+    /// The senders' addresses, if they are wanted.
+    sources: Option<Box<[Source; MOST]>>,
 }
 
 impl std::fmt::Debug for Inbox {
@@ -101,6 +113,7 @@ impl Inbox {
             lens: [(0, false); MOST],
             controls: None,
             segments: [0; MOST],
+            sources: None,
         }
     }
 
@@ -108,6 +121,15 @@ impl Inbox {
     /// joined message.
     pub fn of_runs(largest: usize) -> Self {
         Self { controls: Some(Box::new([Control::EMPTY; MOST])), ..Self::new(largest) }
+    }
+
+    /// Also keeps the sender's address of each message, for [`Inbox::source`].
+    #[must_use]
+    pub fn with_sources(self) -> Self {
+        Self {
+            sources: Some(Box::new([Source { address: MaybeUninit::zeroed(), len: 0 }; MOST])),
+            ..self
+        }
     }
 
     /// Receives the messages that are available, at most [`MOST`], without waiting; returns how many, or EAGAIN if
@@ -134,11 +156,15 @@ impl Inbox {
                 header.msg_hdr.msg_control = (&raw mut controls[n]).cast();
                 header.msg_hdr.msg_controllen = Control::LEN as _;
             }
+            if let Some(sources) = &mut self.sources {
+                header.msg_hdr.msg_name = sources[n].address.as_mut_ptr().cast();
+                header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as _;
+            }
         }
         let count = loop {
             // SAFETY: all headers are initialised; each points to one iovec, and that to a separate chunk of the length
-            // next to it, as does the control message's pointer where there is one; all of them live until the call
-            // returns.
+            // next to it, as do the pointers for the control message and the sender's address where there are any; all
+            // of them live until the call returns.
             let count = unsafe {
                 libc::recvmmsg(
                     fd.as_fd().as_raw_fd(),
@@ -162,6 +188,9 @@ impl Inbox {
             let told = header.msg_hdr.msg_controllen;
             self.segments[n] =
                 self.controls.as_ref().and_then(|c| c[n].joined(told)).unwrap_or_default();
+            if let Some(sources) = &mut self.sources {
+                sources[n].len = header.msg_hdr.msg_namelen;
+            }
         }
         Ok(count)
     }
@@ -170,6 +199,28 @@ impl Inbox {
     pub fn get(&self, n: usize) -> Option<&[u8]> {
         let (len, truncated) = self.lens[n];
         (!truncated).then(|| &self.bytes[n * self.stride..][..len])
+    }
+
+    /// The IP address and port that message `n` of those received by the last call came from; `None` if sources are not
+    /// kept ([`Inbox::with_sources`]) or the sender has no IP address.
+    pub fn source(&self, n: usize) -> Option<SocketAddr> {
+        let Source { address, len } = &self.sources.as_ref()?[n];
+        // SAFETY: the room was zeroed, and all bytes that the kernel wrote there are valid in these plain types; each
+        // is read only if its family says so and the kernel wrote all of it.
+        unsafe {
+            let family = i32::from((*address.as_ptr()).ss_family);
+            if family == libc::AF_INET && *len as usize >= size_of::<libc::sockaddr_in>() {
+                let v4 = &*address.as_ptr().cast::<libc::sockaddr_in>();
+                let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+                Some(SocketAddr::new(ip.into(), u16::from_be(v4.sin_port)))
+            } else if family == libc::AF_INET6 && *len as usize >= size_of::<libc::sockaddr_in6>() {
+                let v6 = &*address.as_ptr().cast::<libc::sockaddr_in6>();
+                let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+                Some(SocketAddr::new(ip.into(), u16::from_be(v6.sin6_port)))
+            } else {
+                None
+            }
+        }
     }
 
     /// As [`Inbox::get`], for a reader that decodes in place.
@@ -272,6 +323,34 @@ mod tests {
         assert_eq!(inbox.get(2), Some(&b"3three"[..]));
         assert_eq!(inbox.get(3), Some(&[7; 300][..]), "the buffers are rounded up");
         assert_eq!(inbox.get(4), Some(&b""[..]), "the end");
+    }
+
+    #[test]
+    fn messages_name_the_socket_that_they_came_from() {
+        for host in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(to) = std::net::UdpSocket::bind(host) else {
+                assert_eq!(host, "[::1]:0", "there is no IPv4");
+                eprintln!("SKIP addresses of IPv6 senders: this host has no IPv6");
+                continue;
+            };
+            let from: Vec<_> = (0..3).map(|_| std::net::UdpSocket::bind(host).unwrap()).collect();
+            for socket in &from {
+                socket.send_to(b"x", to.local_addr().unwrap()).unwrap();
+            }
+            let mut inbox = Inbox::new(64).with_sources();
+            assert_eq!(inbox.receive(&to), Ok(3));
+            for (n, socket) in from.iter().enumerate() {
+                assert_eq!(inbox.source(n), Some(socket.local_addr().unwrap()));
+            }
+        }
+        let (a, b) = unix_pair(SocketType::Seqpacket).unwrap();
+        send(&a, b"", b"x", true).unwrap();
+        for (mut inbox, who) in
+            [(Inbox::new(64).with_sources(), "unnamed"), (Inbox::new(64), "not kept")]
+        {
+            assert!(inbox.receive(&b).is_ok() || who == "not kept");
+            assert_eq!(inbox.source(0), None, "{who}");
+        }
     }
 
     #[test]
