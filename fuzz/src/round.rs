@@ -153,7 +153,7 @@ impl Talk {
             for lie in self.liar.pass(&mut self.rng, &frame) {
                 self.tally.frames += 1;
                 self.tally.understood += u64::from(decode(&lie));
-                self.nodes[to].handle_frame(self.now, on, &lie);
+                self.nodes[to].handle_frame(self.now, on, None, &lie);
                 self.drain(to);
             }
         }

@@ -107,6 +107,13 @@ impl Daemon {
         admin::link_name(&mut self.runner, peer, bearer)
     }
 
+    /// Returns a bearer's name as shown to an operator, or its number if it no longer exists.
+    pub(crate) fn bearer_name(&mut self, id: BearerId) -> String {
+        let names = admin::bearer_names(&mut self.runner);
+        let name = names.into_iter().find(|(bearer, _)| *bearer == id).map(|(_, name)| name);
+        name.unwrap_or_else(|| id.0.to_string())
+    }
+
     /// Describes the state at the start, one line each: the bearers, and the socket for programs.
     pub(crate) fn introduction(&mut self) -> Vec<String> {
         let mut lines = admin::bearer_lines(&mut self.runner);

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use crossway_tipc_proto::addr::{BearerId, NodeAddr};
+use crossway_tipc_proto::addr::{BearerId, MediaAddr, NodeAddr, NodeId};
+use crossway_tipc_proto::drops::DropReason;
 use crossway_tipc_proto::link::LinkDownReason;
 use crossway_tipc_proto::name_table::Binding;
 use crossway_tipc_proto::node::Event;
@@ -22,10 +23,12 @@ pub(crate) fn describe(daemon: &mut Daemon, event: &Event) -> String {
             let id = node.id().map(|id| id.to_string()).unwrap_or_default();
             format!("this is node {id}, address {addr}, in cluster {}", node.network().0)
         }
-        Event::DuplicateAddress { id, media } => format!(
-            "node {id} at {} uses this node's address; give one of the two a different identity (--id)",
-            crate::admin::media(media)
-        ),
+        Event::DuplicateAddress { addr, id, media } => duplicate(daemon, *addr, *id, media),
+        Event::FramesRefused { bearer, from, reason } => {
+            let from = from.as_ref().map_or_else(|| "a station".to_owned(), crate::admin::media);
+            let bearer = daemon.bearer_name(*bearer);
+            refused(&bearer, &from, *reason)
+        }
         Event::TooOld { peer, missing } => format!(
             "node {peer} is ignored because it lacks capabilities {:#05x}, as kernels before Linux 4.17 do; it needs \
              a later kernel",
@@ -50,6 +53,58 @@ pub(crate) fn describe(daemon: &mut Daemon, event: &Event) -> String {
             format!("socket {}: connection failed: {error}", port.0)
         }
     }
+}
+
+/// Describes the announcement of an address that this node or a peer already has.
+fn duplicate(daemon: &mut Daemon, addr: NodeAddr, id: NodeId, media: &MediaAddr) -> String {
+    const REMEDY: &str = "give one of the two a different identity (--id)";
+    let announced = format!("node {id} at {}", crate::admin::media(media));
+    let node = daemon.node();
+    if node.addr() == Some(addr) {
+        return format!(
+            "{announced} is ignored because it uses this node's address, {addr}; {REMEDY}"
+        );
+    }
+    let Some(peer) = node.peers().find(|peer| peer.addr == addr) else {
+        return format!(
+            "{announced} is ignored because another node uses its address, {addr}; {REMEDY}"
+        );
+    };
+    let known: Vec<_> = peer.links.iter().map(|link| crate::admin::media(&link.media)).collect();
+    let known = format!("node {} at {}", peer.id, known.join(" and "));
+    if peer.id == id {
+        format!(
+            "{announced} is ignored because there is a link to {known}; two of its bearers are on one medium, or two nodes \
+             have one identity (--id)"
+        )
+    } else {
+        format!("{announced} is ignored because it uses the address {addr} of {known}; {REMEDY}")
+    }
+}
+
+/// Describes the refusal of frames. `crossway tipc node` shows how many there are.
+fn refused(bearer: &str, from: &str, reason: DropReason) -> String {
+    let why = match reason {
+        DropReason::UnlistedSource => format!(
+            "{from} is not one of the bearer's remotes; if it belongs to the cluster, add it with `crossway tipc bearer \
+             add {bearer} --remoteip {from}`"
+        ),
+        DropReason::WrongSource => format!(
+            "frames from {from} claim to come from a node that has announced another address; they are forged, or addresses \
+             are translated on the path, which TIPC does not support"
+        ),
+        DropReason::TooManyPeers => format!(
+            "{from} is one node too many: the limit is reached and all known nodes are in contact; start the tipcd with a \
+             higher limit (--peers)"
+        ),
+        DropReason::NeverAnswered => {
+            "more nodes are announced than answer, so some of them are forgotten early; the last announcement named "
+                .to_owned()
+                + from
+        }
+        reason => reason.name().to_owned(),
+    };
+    format!("bearer {bearer}: frames are dropped ({}): {why}", reason.name())
 }
 
 /// Returns the name of a link as in `crossway tipc link list`.

@@ -28,8 +28,8 @@ pub struct TipcdOptions {
     /// Identity of the node: up to 16 of A-Z a-z 0-9 . : _ @ - [default: derived from the first bearer's address]
     #[arg(long)]
     pub(crate) id: Option<String>,
-    /// Fixed 32-bit address of the node in hexadecimal, used without asking the neighbours whether it is free [default:
-    /// derived from the identity]
+    /// Fixed 32-bit address of the node in hexadecimal, used immediately and without asking the neighbours whether it is
+    /// free [default: derived from the identity once there is a bearer]
     #[arg(long, value_parser = parse_addr)]
     pub(crate) address: Option<NodeAddr>,
     /// Number of the cluster, 1 to 9999 as in the kernel; nodes with different numbers ignore each other
@@ -88,10 +88,12 @@ pub struct TipcdOptions {
     /// throttled
     #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().receive_bytes, value_parser = at_least(1_024))]
     pub(crate) queue: usize,
-    /// Maximum number of other nodes to keep track of; further nodes are ignored until a known one is forgotten
+    /// Maximum number of other nodes in contact, or lost and not yet forgotten. Beyond it, the node that was lost first is
+    /// forgotten; if all are in contact, further nodes are ignored
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().peers, value_parser = at_least(1))]
     pub(crate) peers: usize,
-    /// Seconds after which another node that has no link to this node is forgotten
+    /// Seconds after which a node with which contact was lost is forgotten; one that never was in contact is forgotten
+    /// after 30 s at the latest
     #[arg(long, value_name = "S", help_heading = "Limits", default_value_t = Limits::default().peer_forget.as_secs(), value_parser = seconds())]
     pub(crate) peer_forget: u64,
     /// Maximum number of sockets of all programs and the topology service together; the service has one, and one more

@@ -111,7 +111,7 @@ impl<G: Guard> Runner<G> {
             socket_bytes: SOCKET_BYTES,
             bearers: Vec::new(),
             outbox: Outbox::default(),
-            inbox: Inbox::of_runs(DATAGRAM_LEN_MAX),
+            inbox: Inbox::of_runs(DATAGRAM_LEN_MAX).with_sources(),
             taps: Vec::new(),
             epoll: Epoll::new(READY_PER_TURN)?,
             ready: Vec::with_capacity(READY_PER_TURN),
@@ -183,6 +183,7 @@ impl<G: Guard> Runner<G> {
     ) -> Result<BearerId, Box<(RunnerError, Bearer)>> {
         let mut cfg = BearerConfig::new(name, bearer.addr(), bearer.mtu() - G::OVERHEAD);
         cfg.broadcasts = bearer.broadcasts();
+        cfg.stations = bearer.stations();
         cfg.whole_max = bearer.whole_max().saturating_sub(G::OVERHEAD);
         let id = match self.node.enable_bearer(now(), cfg) {
             Ok(id) => id,

@@ -19,7 +19,8 @@ fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn runner(id: &str, number: u32, network: u32, own: u16, other: u16) -> Runner {
+/// A node with a UDP bearer at port `own`, whose remotes are at the ports `others`.
+fn runner(id: &str, number: u32, network: u32, own: u16, others: &[u16]) -> Runner {
     let mut runner = Runner::new(Config {
         id: NodeId::from_text(id),
         addr: Some(NodeAddr(number)),
@@ -28,7 +29,8 @@ fn runner(id: &str, number: u32, network: u32, own: u16, other: u16) -> Runner {
         ..Config::default()
     })
     .unwrap();
-    let spec: BearerSpec = format!("udp:127.0.0.1:{own},127.0.0.1:{other}").parse().unwrap();
+    let remotes: String = others.iter().map(|other| format!(",127.0.0.1:{other}")).collect();
+    let spec: BearerSpec = format!("udp:127.0.0.1:{own}{remotes}").parse().unwrap();
     runner.enable(&spec, "udp0").unwrap();
     runner
 }
@@ -40,16 +42,19 @@ struct Pair {
     sink: Port,
     /// Events of the first node.
     events: Vec<Event>,
+    /// The first node's port.
     port: u16,
+    /// The port of another remote of the first node.
+    third: u16,
 }
 
 impl Pair {
     fn new() -> Self {
-        let (a, b) = (free_port(), free_port());
-        let (one, mut two) = (runner("one", 1, 1, a, b), runner("two", 2, 1, b, a));
+        let [a, b, third] = [free_port(), free_port(), free_port()];
+        let (one, mut two) = (runner("one", 1, 1, a, &[b, third]), runner("two", 2, 1, b, &[a]));
         let sink = two.node().open(SocketKind::Rdm).unwrap();
         two.node().bind(sink, ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
-        let mut pair = Self { one, two, sink, events: Vec::new(), port: a };
+        let mut pair = Self { one, two, sink, events: Vec::new(), port: a, third };
         pair.run("contact", &mut [], |pair| {
             pair.events.iter().any(|e| matches!(e, Event::Published(b) if b.range.service == 1000))
         });
@@ -102,7 +107,7 @@ impl Pair {
 #[test]
 fn a_node_of_another_cluster_is_counted_and_not_met() {
     let mut pair = Pair::new();
-    let mut others = [runner("stranger", 3, 2, free_port(), pair.port)];
+    let mut others = [runner("stranger", 3, 2, pair.third, &[pair.port])];
     pair.run("a count", &mut others, |pair| pair.dropped(DropReason::WrongNetwork) > 0);
     pair.is_well(&mut others);
     assert!(pair.one.node().peers().all(|peer| peer.addr == NodeAddr(2)));
@@ -112,12 +117,12 @@ fn a_node_of_another_cluster_is_counted_and_not_met() {
 #[test]
 fn a_node_with_a_peer_s_address_gets_an_objection_and_is_ignored() {
     let mut pair = Pair::new();
-    let mut others = [runner("impostor", 2, 1, free_port(), pair.port)];
+    let mut others = [runner("impostor", 2, 1, pair.third, &[pair.port])];
     pair.run("the news", &mut others, |pair| {
         let id = NodeId::from_text("impostor");
         pair.events
             .iter()
-            .any(|e| matches!(e, Event::DuplicateAddress { id: i, .. } if Some(*i) == id))
+            .any(|e| matches!(e, Event::DuplicateAddress { addr: NodeAddr(2), id: i, .. } if Some(*i) == id))
     });
     pair.is_well(&mut others);
 }
@@ -125,17 +130,54 @@ fn a_node_with_a_peer_s_address_gets_an_objection_and_is_ignored() {
 #[test]
 fn a_node_with_our_own_address_gets_an_objection_and_is_ignored() {
     let mut pair = Pair::new();
-    let mut others = [runner("double", 1, 1, free_port(), pair.port)];
+    let mut others = [runner("double", 1, 1, pair.third, &[pair.port])];
     pair.run("the news", &mut others, |pair| {
-        pair.events.iter().any(|e| matches!(e, Event::DuplicateAddress { .. }))
+        let ours = |e: &Event| matches!(e, Event::DuplicateAddress { addr: NodeAddr(1), .. });
+        pair.events.iter().any(ours)
     });
     pair.is_well(&mut others);
 }
 
 #[test]
+fn a_node_that_is_not_a_remote_is_counted_and_not_met() {
+    let mut pair = Pair::new();
+    let mut others = [runner("stranger", 3, 1, free_port(), &[pair.port])];
+    pair.run("counts", &mut others, |pair| pair.dropped(DropReason::UnlistedSource) > 2);
+    pair.is_well(&mut others);
+    let told =
+        |e: &&Event| matches!(e, Event::FramesRefused { reason: DropReason::UnlistedSource, .. });
+    assert_eq!(pair.events.iter().filter(told).count(), 1);
+    assert!(pair.one.node().peers().all(|peer| peer.addr == NodeAddr(2)));
+    assert_eq!(others[0].node().peers().filter(|peer| peer.up).count(), 0);
+}
+
+#[test]
+fn frames_in_a_peer_s_name_from_another_port_of_its_host_are_dropped() {
+    let mut pair = Pair::new();
+    // A RESET that a peer could send: 56 bytes, from node 2 to node 1, with a session.
+    let reset = |session: u32| {
+        let mut words = [0_u32; 14];
+        words[0] = 2 << 29 | 7 << 25 | 10 << 21 | 56;
+        words[1] = 1 << 29;
+        (words[3], words[6], words[7]) = (2, 2, 1);
+        (words[5], words[9]) = (session << 16 | 1 << 13, 3_500 << 16);
+        words[10] = u32::from_be_bytes(*b"udp0");
+        words.map(u32::to_be_bytes).concat()
+    };
+    let forger = UdpSocket::bind(("127.0.0.1", pair.third)).unwrap();
+    for session in 0..64 {
+        forger.send_to(&reset(session * 1_024), ("127.0.0.1", pair.port)).unwrap();
+    }
+    pair.run("64 counts", &mut [], |pair| pair.dropped(DropReason::WrongSource) == 64);
+    pair.is_well(&mut []);
+}
+
+#[test]
 fn packets_that_are_no_frames_are_counted() {
     let mut pair = Pair::new();
-    let hostile = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // From a remote and from a station that is none, in turn.
+    let hostile = UdpSocket::bind(("127.0.0.1", pair.third)).unwrap();
+    let unlisted = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut state = 1_u32;
     let mut byte = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -143,13 +185,15 @@ fn packets_that_are_no_frames_are_counted() {
     };
     for n in 0..2_000 {
         let packet: Vec<u8> = (0..n % 1_400).map(|_| byte()).collect();
-        hostile.send_to(&packet, ("127.0.0.1", pair.port)).unwrap();
+        for from in [&hostile, &unlisted] {
+            from.send_to(&packet, ("127.0.0.1", pair.port)).unwrap();
+        }
         if n % 50 == 0 {
             pair.one.turn(Duration::ZERO).unwrap();
         }
     }
-    let before: u64 = pair.one.node().drops().iter().map(|(_, count)| count).sum();
-    assert!(before > 1_000, "{before}");
+    assert!(pair.dropped(DropReason::UnlistedSource) > 1_000);
+    assert!(pair.dropped(DropReason::Malformed) > 500);
     pair.is_well(&mut []);
     assert_eq!(pair.one.node().peers().count(), 1);
 }

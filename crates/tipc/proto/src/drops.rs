@@ -42,8 +42,15 @@ drop_reasons! {
     DuplicateAddress = "duplicate-address",
     /// Discovery message whose media address is not unicast, or belongs to another kind of medium than the bearer.
     BadMediaAddress = "bad-media-address",
-    /// The peer table is full.
+    /// Frame from a station that is not in the list of the bearer's stations.
+    UnlistedSource = "unlisted-source",
+    /// The frame's source on the medium is not the address that its sender announced in discovery. The frame is forged,
+    /// or something on the path translates addresses.
+    WrongSource = "wrong-source",
+    /// The peer table is full of nodes in contact.
     TooManyPeers = "too-many-peers",
+    /// A node that was discovered and has never been in contact lost its place in the peer table to another such node.
+    NeverAnswered = "never-answered",
     /// Discovery message from a node that lacks a required capability.
     PeerTooOld = "peer-too-old",
     /// The frame came from a node not known from discovery, or over a bearer without a link to it.

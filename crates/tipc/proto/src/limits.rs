@@ -19,9 +19,22 @@ pub const LINKS_PER_PEER_MAX: usize = 2;
 /// earlier. If this limit is exceeded, contact with the peer is re-established from scratch.
 pub const HELD_BYTES_MAX: usize = 8 << 20;
 
-/// Maximum number of peers of a node. Discovery messages from further nodes are dropped (`too-many-peers`) until a peer
-/// is forgotten.
+/// Maximum number of peers of a node that are in contact or have been. When it is reached, the peer that has been without
+/// contact for the longest time is forgotten; if all are in contact, frames of further nodes are dropped
+/// (`too-many-peers`).
 pub const PEERS_MAX: usize = 8_192;
+
+/// Maximum number of nodes that were discovered and have never been in contact. A further one replaces one of them, chosen
+/// at random (`never-answered`), so that invented nodes do not keep a real one out: even if 14,000 nodes are invented per
+/// second, a real one has 73 ms on average to answer, each time that it is discovered.
+pub const STRANGERS_MAX: usize = 1_024;
+
+/// How long such a node is remembered, unless peers are to be forgotten even sooner ([`PEER_FORGET`]).
+pub const STRANGER_FORGET: Duration = Duration::from_secs(30);
+
+/// Minimum time between two reports to an operator that frames are dropped for one reason
+/// ([`Event::FramesRefused`](crate::node::Event::FramesRefused)).
+pub const REFUSAL_REPORT: Duration = Duration::from_secs(60);
 
 /// Maximum number of gap-ack blocks of each kind (unicast, broadcast) in a STATE message. Further gaps are reported in
 /// a later STATE.
@@ -233,7 +246,7 @@ pub const BCAST_REPAIR: Duration = Duration::from_millis(10);
 /// Maximum number of queued discovery responses. Further requests are not answered; the nodes that sent them try again.
 pub const DISCOVERY_ANSWERS_MAX: usize = 1_024;
 
-/// How long a peer without a link is remembered.
+/// How long a peer is remembered after contact with it was lost.
 pub const PEER_FORGET: Duration = Duration::from_secs(300);
 
 /// Limits that an operator can configure. The other constants of this module cannot be configured, because the protocol

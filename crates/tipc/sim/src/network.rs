@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::collections::BinaryHeap;
 
 use crossway_tipc_proto::addr::{BearerId, MediaAddr, NodeAddr, NodeId};
+use crossway_tipc_proto::limits::Limits;
 use crossway_tipc_proto::node::{BearerConfig, Config, Destination, Event, Node};
 use crossway_tipc_proto::time::Nanos;
 use crossway_tipc_proto::wire::Capabilities;
@@ -50,7 +51,7 @@ impl Host {
 
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Scheduled {
-    Frame { plane: usize, to: HostId, bytes: Vec<u8> },
+    Frame { plane: usize, from: HostId, to: HostId, bytes: Vec<u8> },
     Wake(HostId),
 }
 
@@ -81,6 +82,8 @@ pub struct Network {
     tolerance: Duration,
     /// Capabilities that nodes do not announce if they are started from now on.
     pub withheld: Capabilities,
+    /// Limits of nodes that are started from now on.
+    pub limits: Limits,
     /// Number of frames sent by all hosts so far; a broadcast counts once.
     pub frames: u64,
     /// Whether every frame sent is written to the thread's capture file.
@@ -129,6 +132,7 @@ impl Network {
             memory,
             tolerance,
             withheld: Capabilities::default(),
+            limits: Limits::default(),
             frames: 0,
             captured: capture::is_open(),
             record: None,
@@ -167,8 +171,8 @@ impl Network {
         let mut id = [0; 16];
         id[12..].copy_from_slice(&self.addr(host).0.to_be_bytes());
         let id = Some(NodeId(id));
-        let mut node =
-            Node::new(Config { id, addr, seed, withheld: self.withheld, ..Config::default() });
+        let (withheld, limits) = (self.withheld, self.limits);
+        let mut node = Node::new(Config { id, addr, seed, withheld, limits, ..Config::default() });
         let h = &mut self.hosts[host.0];
         let local = h.local(self.now);
         for (n, plane) in self.planes.iter().enumerate() {
@@ -284,7 +288,7 @@ impl Network {
                 meddle(to, &mut bytes);
             }
             if !bytes.is_empty() {
-                self.push(at, Scheduled::Frame { plane, to, bytes });
+                self.push(at, Scheduled::Frame { plane, from, to, bytes });
             }
         }
     }
@@ -302,12 +306,13 @@ impl Network {
         let Some(Reverse((at, _, what))) = self.queue.pop() else { return false };
         self.now = self.now.max(at);
         match what {
-            Scheduled::Frame { plane, to, bytes } => {
+            Scheduled::Frame { plane, from, to, bytes } => {
+                let source = Some(self.hosts[from.0].media[plane]);
                 let h = &mut self.hosts[to.0];
                 let local = h.local(self.now);
                 // Frames in flight to an earlier incarnation reach the current one, as on a real medium.
                 if let Some(node) = &mut h.node {
-                    node.handle_frame(local, BearerId(plane as u8), &bytes);
+                    node.handle_frame(local, BearerId(plane as u8), source, &bytes);
                     self.after(to);
                 }
             }

@@ -69,7 +69,7 @@ impl Pair {
         let node = &mut self.nodes[n];
         let count = most.min(self.wires[n].len());
         for frame in self.wires[n].drain(..count) {
-            node.handle_frame(self.now, BearerId(0), &frame);
+            node.handle_frame(self.now, BearerId(0), None, &frame);
         }
         if node.poll_timeout().is_some_and(|at| at <= self.now) {
             node.handle_timeout(self.now);

@@ -88,7 +88,7 @@ fn lies_cause_no_panic_and_no_growth() {
         }
         let (mut now, mut out) = (Nanos(0), Vec::new());
         for round in 0..5_000u32 {
-            node.handle_frame(now, BearerId(0), &lie(&mut rng, &frames));
+            node.handle_frame(now, BearerId(0), None, &lie(&mut rng, &frames));
             let mut sent = 0;
             while node.poll_transmit(now, &mut out).is_some() {
                 sent += 1;
@@ -128,7 +128,7 @@ fn noise_on_the_medium_leaves_a_healthy_link_up() {
     let mut rng = Pcg64Mcg::seed_from_u64(4);
     for _ in 0..2_000 {
         let noise: Vec<u8> = (0..rng.random_range(0..200)).map(|_| rng.random()).collect();
-        net.with(HostId(0), |node, now| node.handle_frame(now, BearerId(0), &noise));
+        net.with(HostId(0), |node, now| node.handle_frame(now, BearerId(0), None, &noise));
         net.run(Duration::from_millis(2));
     }
     let state = net.with(HostId(0), |node, _| {

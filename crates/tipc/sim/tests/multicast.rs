@@ -237,7 +237,7 @@ fn messages_that_wait_for_a_lost_node_are_delivered() {
     net.conditions.loss_per_mille = 1000;
     let frame = forged(&mut net);
     net.with(HostId(1), |node, now| {
-        node.handle_frame(now, crossway_tipc_proto::addr::BearerId(0), &frame);
+        node.handle_frame(now, crossway_tipc_proto::addr::BearerId(0), None, &frame);
     });
     assert!(received(&mut net, HostId(1), port).is_empty(), "the multicast must wait for its twin");
     net.crash(HostId(0));

@@ -23,7 +23,7 @@ pub(super) fn bearer_name(bearer: &BearerReport) -> String {
     format!("{medium}:{}", text(&bearer.name))
 }
 
-pub(super) fn bearer_names(runner: &mut Runner) -> Vec<(BearerId, String)> {
+pub(crate) fn bearer_names(runner: &mut Runner) -> Vec<(BearerId, String)> {
     runner.node().bearers().map(|bearer| (bearer.id, bearer_name(&bearer))).collect()
 }
 

@@ -4,7 +4,7 @@ mod bearers;
 mod jobs;
 mod views;
 
-pub(crate) use bearers::{bearer_lines, media};
+pub(crate) use bearers::{bearer_lines, bearer_names, media};
 pub(crate) use jobs::BearerJobs;
 pub(crate) use views::{link_name, name_of_link};
 

@@ -3,6 +3,7 @@
 mod ethernet;
 mod udp;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -168,6 +169,14 @@ impl Bearer {
         match self {
             Self::Udp(b) => b.stations(),
             Self::Ethernet(_) => &[],
+        }
+    }
+
+    /// The stations whose frames are accepted; `None` for all.
+    pub(crate) fn stations(&self) -> Option<BTreeSet<MediaAddr>> {
+        match self {
+            Self::Udp(b) => b.accepted(),
+            Self::Ethernet(_) => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! TIPC over UDP: one TIPC message per datagram. Discovery messages and broadcasts are sent to a multicast group or to
 //! each remote.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -192,6 +193,12 @@ impl UdpBearer {
     /// The multicast group, or the remotes, as socket addresses.
     pub(super) fn stations(&self) -> &[SocketAddr] {
         &self.remotes
+    }
+
+    /// The stations whose frames are accepted: the remotes, or `None` for all if the bearer has a multicast group.
+    pub(super) fn accepted(&self) -> Option<BTreeSet<MediaAddr>> {
+        let station = |remote: &SocketAddr| MediaAddr::Udp { ip: remote.ip(), port: remote.port() };
+        self.group.is_none().then(|| self.remotes.iter().map(station).collect())
     }
 
     /// Adds a remote to send to.

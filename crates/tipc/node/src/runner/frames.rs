@@ -3,7 +3,7 @@
 use crossway_sys::epoll::Trigger;
 use crossway_sys::records::MOST;
 use crossway_sys::{Errno, OsError, socket};
-use crossway_tipc_proto::addr::BearerId;
+use crossway_tipc_proto::addr::{BearerId, MediaAddr};
 use crossway_tipc_proto::node::Node;
 use crossway_tipc_proto::time::Nanos;
 
@@ -72,7 +72,7 @@ impl<G: Guard> Runner<G> {
                 && let Some(mut frame) = ring.take()
             {
                 bytes += frame.bytes().len();
-                passage.take(at, frame.bytes());
+                passage.take(at, None, frame.bytes());
                 count += 1;
             }
             pace.fetched(at, count, bytes, count == FRAMES_PER_TURN);
@@ -100,12 +100,14 @@ impl<G: Guard> Runner<G> {
                 let at = now();
                 traffic.receive_calls += 1;
                 for n in 0..count {
+                    let source = self.inbox.source(n);
+                    let source = source.map(|s| MediaAddr::Udp { ip: s.ip(), port: s.port() });
                     // Packets never exceed the largest datagram.
                     let Some(packets) = self.inbox.segments_mut(n) else { continue };
                     let before = frames;
                     for packet in packets {
                         bytes += packet.len();
-                        passage.take(at, packet);
+                        passage.take(at, source, packet);
                         frames += 1;
                     }
                     traffic.runs_received += u64::from(frames - before > 1);
@@ -137,16 +139,17 @@ struct Passage<'a, G> {
 }
 
 impl<G: Guard> Passage<'_, G> {
-    fn take(&mut self, at: Nanos, packet: &mut [u8]) {
+    /// Passes on a packet; `source` is where it came from, if the medium says so.
+    fn take(&mut self, at: Nanos, source: Option<MediaAddr>, packet: &mut [u8]) {
         let Some(frame) = self.guard.open(packet) else {
             *self.not_genuine += 1;
             return;
         };
         if !self.taps.is_empty() {
-            let from = self.node.station_of(self.id, frame);
+            let from = source.or_else(|| self.node.station_of(self.id, frame));
             self.taps.retain_mut(|tap| tap.show_received(self.bearer, from.as_ref(), frame));
         }
-        self.node.handle_frame(at, self.id, frame);
+        self.node.handle_frame(at, self.id, source, frame);
     }
 }
 

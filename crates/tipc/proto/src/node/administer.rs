@@ -246,7 +246,7 @@ impl Node {
     }
 
     /// Takes down the links over a bearer to one station, notifies the peer, and ignores the station's discovery
-    /// messages from now on.
+    /// messages from now on. If the bearer has a list of stations, the station is removed from it.
     ///
     /// # Errors
     /// [`BearerError::NoSuchBearer`].
@@ -257,14 +257,13 @@ impl Node {
         station: MediaAddr,
     ) -> Result<(), BearerError> {
         let slot = self.bearers.get_mut(usize::from(bearer.0)).and_then(Option::as_mut);
-        slot.ok_or(BearerError::NoSuchBearer)?.removed.insert(station);
+        let at = slot.ok_or(BearerError::NoSuchBearer)?;
+        at.removed.insert(station);
+        if let Some(listed) = &mut at.cfg.stations {
+            listed.remove(&station);
+        }
         self.stop_links(now, bearer, Some(station));
         Ok(())
-    }
-
-    pub(super) fn is_removed(&self, bearer: BearerId, station: &MediaAddr) -> bool {
-        let bearer = self.bearers.get(usize::from(bearer.0)).and_then(Option::as_ref);
-        bearer.is_some_and(|b| b.removed.contains(station))
     }
 
     /// Returns the media address of the sender of a frame that arrived on a bearer. A discovery message contains the
@@ -277,11 +276,14 @@ impl Node {
         Some(self.peers.get(&view.prev_node())?.link(bearer)?.media)
     }
 
-    /// Immediately sends a discovery request on a bearer to reach a newly added station. If the station had been
-    /// removed, its discovery messages are no longer ignored.
+    /// Immediately sends a discovery request on a bearer to reach a newly added station. If the bearer has a list of
+    /// stations, the station is added to it; if it had been removed, its discovery messages are no longer ignored.
     pub fn meet(&mut self, now: Nanos, bearer: BearerId, station: MediaAddr) {
         if let Some(Some(bearer)) = self.bearers.get_mut(usize::from(bearer.0)) {
             bearer.removed.remove(&station);
+            if let Some(listed) = &mut bearer.cfg.stations {
+                listed.insert(station);
+            }
             (bearer.discover_at, bearer.discover_interval) = (now, DISCOVERY_FIRST);
         }
         self.discover(now);

@@ -2,6 +2,7 @@
 
 use super::{Address, Node};
 use crate::addr::{BearerId, MediaAddr, NodeId};
+use crate::drops::DropReason;
 use crate::limits::{
     BEARERS_MAX, DISCOVERY_FIRST, LINK_MTU_MIN, TOLERANCE_DEFAULT, TRIAL_TIME, WINDOW_MAX_ETHERNET,
     WINDOW_MAX_UDP,
@@ -34,6 +35,9 @@ pub struct BearerConfig {
     /// Whether one frame can reach all stations. If false, the medium needs a copy for each station, and multicasts are
     /// sent only to the nodes that need them.
     pub broadcasts: bool,
+    /// The stations whose frames are accepted; `None` for all. Frames whose source is not known are always accepted
+    /// ([`Node::handle_frame`]).
+    pub stations: Option<BTreeSet<MediaAddr>>,
 }
 
 impl BearerConfig {
@@ -49,6 +53,7 @@ impl BearerConfig {
             tolerance: TOLERANCE_DEFAULT,
             priority: 10,
             broadcasts: true,
+            stations: None,
         }
     }
 }
@@ -99,6 +104,18 @@ pub(super) struct Bearer {
 }
 
 impl Bearer {
+    /// Fails if the bearer has a list of stations and this one is not in it.
+    pub(super) fn check_listed(&self, source: &MediaAddr) -> Result<(), DropReason> {
+        match &self.cfg.stations {
+            Some(listed) if !listed.contains(source) => Err(if self.removed.contains(source) {
+                DropReason::RemovedRemote
+            } else {
+                DropReason::UnlistedSource
+            }),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn window_max(&self) -> u16 {
         self.cfg.window_max.unwrap_or(match self.cfg.addr {
             MediaAddr::Ethernet(_) => WINDOW_MAX_ETHERNET,

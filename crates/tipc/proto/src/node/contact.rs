@@ -47,6 +47,7 @@ impl Node {
             self.linked += 1;
             self.unnumbered += usize::from(!peer.hears_numbered_names());
             self.events.push_back(Event::PeerUp { peer: addr });
+            self.found_peer(addr);
         }
         let state = self.link_binding(addr, bearer.0, peer_bearer.0);
         if self.names.insert(state).is_ok() {
@@ -143,10 +144,10 @@ impl Node {
         peer.listener = BcastListener::default();
         peer.names = Default::default();
         peer.adopt_capabilities(self.cfg.announced());
-        peer.forget_at = now + self.cfg.limits.peer_forget;
         self.linked -= 1;
         self.events.push_back(Event::PeerDown { peer: addr });
         let waiting: Vec<_> = peer.waiting.iter_mut().flat_map(core::mem::take).collect();
+        self.lost_peer(now, addr);
         for (port, _) in waiting {
             self.socket_changed(port);
         }
@@ -207,7 +208,9 @@ impl Node {
             }
             self.link_event(now, addr, bearer, event);
             let Some(peer) = self.peers.get_mut(&addr) else { continue };
-            peer.links[usize::from(bearer.0)] = None;
+            if let Some(over) = peer.links[usize::from(bearer.0)].take() {
+                self.roster.leave_station(addr, (bearer, over.media));
+            }
             if let Some(bearer) = &mut self.bearers[usize::from(bearer.0)] {
                 bearer.monitor.remove(addr);
             }

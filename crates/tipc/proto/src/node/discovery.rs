@@ -1,9 +1,9 @@
 //! Neighbour discovery and negotiation of the node's own address.
 
-use super::peer::{Contact, Peer, PeerLink, is_legal_peer};
+use super::peer::{Contact, PeerLink, is_legal_peer};
 use super::{Address, Destination, Event, Node, REQUIRED, Transmit};
 use crate::addr::{BearerId, NodeAddr, Scope, ServiceRange, SocketAddr};
-use crate::bcast::{BcastListener, BcastReceiver, BcastSender};
+use crate::bcast::BcastSender;
 use crate::drops::DropReason;
 use crate::limits::{
     DISCOVERY_ALONE_MAX, DISCOVERY_ANSWERS_MAX, DISCOVERY_FIRST, DISCOVERY_LINKED_MAX,
@@ -175,8 +175,7 @@ impl Node {
         if !taken {
             return;
         }
-        let known_as = self.peers.iter().find(|(_, p)| p.id == m.id).map(|(addr, _)| *addr);
-        let suggested = known_as.unwrap_or_else(|| {
+        let suggested = self.roster.address_of(&m.id).unwrap_or_else(|| {
             let mut free = NodeAddr(m.sender.0 ^ self.rng.next_u32());
             while !is_legal_peer(free, ours) || self.peers.contains_key(&free) {
                 free.0 = free.0.wrapping_add(1);
@@ -217,7 +216,7 @@ impl Node {
             return Err(DropReason::NotForUs);
         }
         if m.sender == own {
-            self.events.push_back(Event::DuplicateAddress { id: m.id, media: m.media });
+            self.events.push_back(duplicate(m));
             return Err(DropReason::DuplicateAddress);
         }
         if !is_legal_peer(m.sender, own) {
@@ -230,6 +229,9 @@ impl Node {
                 self.forget_peer(m.sender);
             }
             return Err(DropReason::PeerTooOld);
+        }
+        if self.linked >= self.cfg.limits.peers && !self.peers.contains_key(&m.sender) {
+            return Err(DropReason::TooManyPeers);
         }
         self.drop_former_address(m)?;
         if !self.admit_neighbour(now, bearer, m)? {
@@ -255,7 +257,7 @@ impl Node {
         m: &Discovery,
     ) -> Result<bool, DropReason> {
         let Some(peer) = self.peers.get_mut(&m.sender) else {
-            self.add_peer(now, m)?;
+            self.add_peer(now, bearer, m);
             self.add_link(now, bearer, m)?;
             return Ok(true);
         };
@@ -266,14 +268,16 @@ impl Node {
                 return Ok(false);
             }
             Some((false, true)) => {
-                self.events.push_back(Event::DuplicateAddress { id: m.id, media: m.media });
+                self.events.push_back(duplicate(m));
                 return Err(DropReason::DuplicateAddress);
             }
             Some((true, false)) if same_life => return Ok(true),
             None if peer.is_full() => {
                 // The peer has the maximum number of links; this bearer gets one only if another has been silent.
                 let Some(idle) = peer.idle_link(now) else { return Ok(false) };
-                peer.links[usize::from(idle.0)] = None;
+                if let Some(over) = peer.links[usize::from(idle.0)].take() {
+                    self.roster.leave_station(m.sender, (idle, over.media));
+                }
                 if let Some(bearer) = self.bearers[usize::from(idle.0)].as_mut() {
                     bearer.monitor.remove(m.sender);
                 }
@@ -284,12 +288,13 @@ impl Node {
             // Only a new incarnation can assume an old contact; with the same one, a link may just be coming up
             // elsewhere.
             if !same_life {
+                self.roster.identify(m.sender, &peer.id, m.id);
                 (peer.id, peer.contact) = (m.id, Contact::Leaving);
             }
             peer.announced = m.capabilities;
             peer.adopt_capabilities(self.cfg.announced());
         } else if peer.id != m.id {
-            self.events.push_back(Event::DuplicateAddress { id: m.id, media: m.media });
+            self.events.push_back(duplicate(m));
             return Err(DropReason::DuplicateAddress);
         }
         // The peer has restarted while contact with its old incarnation still exists over another link: contact is
@@ -297,24 +302,6 @@ impl Node {
         (peer.signature, peer.announced) = (m.signature, m.capabilities);
         self.add_link(now, bearer, m)?;
         Ok(true)
-    }
-
-    /// Handles a node that was known under another address before: forgets the peer with that address. Fails if there
-    /// is still contact with that peer.
-    fn drop_former_address(&mut self, m: &Discovery) -> Result<(), DropReason> {
-        // One search per neighbour is enough: in a large cluster, most messages come from known neighbours.
-        if self.peers.get(&m.sender).is_some_and(|p| p.id == m.id) {
-            return Ok(());
-        }
-        let former = self.peers.iter().find(|(addr, p)| p.id == m.id && **addr != m.sender);
-        match former.map(|(addr, p)| (*addr, p.is_up())) {
-            Some((_, true)) => Err(DropReason::DuplicateAddress),
-            Some((addr, false)) => {
-                self.forget_peer(addr);
-                Ok(())
-            }
-            None => Ok(()),
-        }
     }
 
     /// Creates a link to the sender of a discovery message. It replaces any link on this bearer, which must not be up.
@@ -341,49 +328,17 @@ impl Node {
         if peer.failover.is_some() {
             link.begin_failover(now);
         }
-        peer.links[usize::from(bearer.0)] = Some(PeerLink { media: m.media, heard_at: now, link });
+        let over = PeerLink { media: m.media, heard_at: now, link };
+        let replaced = peer.links[usize::from(bearer.0)].replace(over);
+        if peer.stranger.is_some() {
+            self.roster.move_station(m.sender, (bearer, m.media), replaced.map(|old| old.media));
+        }
         self.touch(m.sender);
         Ok(())
     }
+}
 
-    fn add_peer(&mut self, now: Nanos, m: &Discovery) -> Result<(), DropReason> {
-        if self.peers.len() >= self.cfg.limits.peers {
-            return Err(DropReason::TooManyPeers);
-        }
-        let peer = Peer {
-            id: m.id,
-            signature: m.signature,
-            capabilities: m.capabilities,
-            announced: m.capabilities,
-            common: self.cfg.announced().common(m.capabilities),
-            contact: Contact::Leaving,
-            links: Default::default(),
-            slots: [None; 2],
-            held: None,
-            opening: None,
-            failover: None,
-            bcast_rx: BcastReceiver::default(),
-            listener: BcastListener::default(),
-            greeting: None,
-            names: Default::default(),
-            waiting: Default::default(),
-            forget_at: now + self.cfg.limits.peer_forget,
-            timer: None,
-            queued: false,
-        };
-        self.peers.insert(m.sender, peer);
-        Ok(())
-    }
-
-    /// Removes a peer whose links are down.
-    pub(super) fn forget_peer(&mut self, addr: NodeAddr) {
-        if let Some(peer) = self.peers.remove(&addr)
-            && let Some(at) = peer.timer
-        {
-            self.timers.remove(&(at, addr));
-        }
-        for bearer in self.bearers.iter_mut().flatten() {
-            bearer.monitor.remove(addr);
-        }
-    }
+/// The event for a discovery message whose address is already in use.
+const fn duplicate(m: &Discovery) -> Event {
+    Event::DuplicateAddress { addr: m.sender, id: m.id, media: m.media }
 }

@@ -6,7 +6,7 @@
 
 use super::Node;
 use super::peer::Contact;
-use crate::addr::{BearerId, NodeAddr};
+use crate::addr::{BearerId, MediaAddr, NodeAddr};
 use crate::drops::DropReason;
 use crate::limits::RESEND_TOLERANCES;
 use crate::link::{Link, LinkDownReason, Pending};
@@ -19,35 +19,54 @@ use crate::wire::{
 use alloc::vec::Vec;
 
 impl Node {
-    /// Handles a frame received on a bearer. The frame's source address on the medium does not matter: the protocol
-    /// relies on the address announced in discovery.
-    pub fn handle_frame(&mut self, now: Nanos, bearer: BearerId, frame: &[u8]) {
-        if let Err(reason) = self.receive(now, bearer, frame) {
-            self.drops.count(reason);
+    /// Handles a frame received on a bearer. `source` is the frame's source address on the medium, if it is known: frames
+    /// of a station that is not in the bearer's list, and frames of another station than the one that their sender has
+    /// announced in discovery, are dropped. Without a source, the protocol relies on the announced address.
+    pub fn handle_frame(
+        &mut self,
+        now: Nanos,
+        bearer: BearerId,
+        source: Option<MediaAddr>,
+        frame: &[u8],
+    ) {
+        if let Err(reason) = self.receive(now, bearer, source, frame) {
+            self.drop_frame(now, bearer, source, (frame, reason));
         }
         self.run_local(now);
     }
 
-    fn receive(&mut self, now: Nanos, bearer: BearerId, frame: &[u8]) -> Result<(), DropReason> {
-        if !self.bearers.get(usize::from(bearer.0)).is_some_and(Option::is_some) {
+    fn receive(
+        &mut self,
+        now: Nanos,
+        bearer: BearerId,
+        source: Option<MediaAddr>,
+        frame: &[u8],
+    ) -> Result<(), DropReason> {
+        let Some(Some(at)) = self.bearers.get(usize::from(bearer.0)) else {
             return Err(DropReason::NoBearer);
+        };
+        if let Some(source) = source {
+            at.check_listed(&source)?;
         }
         let view = View::parse(frame)?;
         match view.user() {
             Some(User::LinkConfig) => {
                 let message = Discovery::decode(&view)?;
-                if self.is_removed(bearer, &message.media) {
+                if at.removed.contains(&message.media) {
                     return Err(DropReason::RemovedRemote);
+                }
+                if source.is_some_and(|source| source != message.media) {
+                    return Err(DropReason::WrongSource);
                 }
                 self.handle_discovery(now, bearer, &message)
             }
             Some(User::LinkProtocol) => {
                 let message = LinkProtocol::decode(&view)?;
-                self.handle_link_protocol(now, bearer, &message)
+                self.handle_link_protocol(now, bearer, source, &message)
             }
             Some(User::Crypto) | None => Err(DropReason::NotSpoken),
-            Some(_) if view.is_non_seq() => self.handle_broadcast(now, bearer, &view),
-            Some(_) => self.handle_sequenced(now, bearer, &view),
+            Some(_) if view.is_non_seq() => self.handle_broadcast(now, bearer, source, &view),
+            Some(_) => self.handle_sequenced(now, bearer, source, &view),
         }
     }
 
@@ -55,16 +74,19 @@ impl Node {
         &mut self,
         now: Nanos,
         bearer: BearerId,
+        source: Option<MediaAddr>,
         m: &LinkProtocol<'_>,
     ) -> Result<(), DropReason> {
         let own = self.addr().ok_or(DropReason::NotForUs)?;
         if m.dest != own {
             return Err(DropReason::NotForUs);
         }
-        let peer = self.peers.get_mut(&m.sender).ok_or(DropReason::UnknownPeer)?;
-        if peer.link(bearer).is_none() {
+        let peer = self.peers.get(&m.sender).ok_or(DropReason::UnknownPeer)?;
+        peer.link(bearer).ok_or(DropReason::UnknownPeer)?.check_source(source)?;
+        self.check_place(peer)?;
+        let Some(peer) = self.peers.get_mut(&m.sender) else {
             return Err(DropReason::UnknownPeer);
-        }
+        };
         let is_state = matches!(m.kind, LinkProtocolKind::State(_));
         if peer.contact == Contact::Leaving {
             if is_state || m.redundant_link {
@@ -112,6 +134,7 @@ impl Node {
         &mut self,
         now: Nanos,
         bearer: BearerId,
+        source: Option<MediaAddr>,
         view: &View<'_>,
     ) -> Result<(), DropReason> {
         let own = self.addr().ok_or(DropReason::NotForUs)?;
@@ -122,6 +145,7 @@ impl Node {
         let peer = self.peers.get_mut(&sender).ok_or(DropReason::UnknownPeer)?;
         let leaving = peer.contact == Contact::Leaving;
         let over = peer.link_mut(bearer).ok_or(DropReason::UnknownPeer)?;
+        over.check_source(source)?;
         if leaving {
             return Err(DropReason::PeerLeaving);
         }
@@ -146,6 +170,7 @@ impl Node {
         &mut self,
         now: Nanos,
         bearer: BearerId,
+        source: Option<MediaAddr>,
         view: &View<'_>,
     ) -> Result<(), DropReason> {
         let own = self.addr().ok_or(DropReason::NotForUs)?;
@@ -159,6 +184,10 @@ impl Node {
         let peer = self.peers.get_mut(&sender).ok_or(DropReason::UnknownPeer)?;
         if peer.contact != Contact::Up {
             return Err(DropReason::BcastClosed);
+        }
+        // Several bearers may hear one medium, so the broadcast may be heard on another bearer than its sender's link.
+        if !peer.links.iter().flatten().any(|over| over.check_source(source).is_ok()) {
+            return Err(DropReason::WrongSource);
         }
         let mut messages = Vec::new();
         let (drops, stats) = (&mut self.drops, &mut self.bcast.stats);

@@ -16,6 +16,7 @@ mod output;
 mod peer;
 mod reject;
 mod report;
+mod roster;
 mod send;
 mod sockets;
 mod stream;
@@ -33,7 +34,7 @@ pub use report::{BroadcastReport, LinkReport, PeerReport, SocketReport};
 
 use crate::addr::{BearerId, MediaAddr, NetworkId, NodeAddr, NodeId, Port, SocketAddr};
 use crate::bcast::BcastSender;
-use crate::drops::DropCounters;
+use crate::drops::{DropCounters, DropReason};
 use crate::limits::{BEARERS_MAX, Limits, MONITOR_THRESHOLD};
 use crate::link::LinkDownReason;
 use crate::name_table::{Binding, NameTable};
@@ -46,6 +47,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use bearer::Bearer;
 use peer::Peer;
+use roster::Roster;
 use topology::Topology;
 
 /// Capabilities that this node announces: all those that Linux 6.1 announces.
@@ -141,12 +143,26 @@ pub struct Transmit {
 pub enum Event {
     /// The address trial has ended: this is the node's address from now on.
     AddressSettled(NodeAddr),
-    /// Another node uses our address or that of a known peer. The other node is ignored.
+    /// A node announces this node's address or that of a peer in contact, but is another node, or is found at another
+    /// station than the peer. The announcement is ignored.
     DuplicateAddress {
-        /// Identity of the other node.
+        /// The address that is already in use.
+        addr: NodeAddr,
+        /// Identity of the announcing node.
         id: NodeId,
-        /// Media address that the other node sends from.
+        /// Media address that the node announces.
         media: MediaAddr,
+    },
+    /// Frames are dropped for a reason that an operator may have to act upon. After this event, there is none for the same
+    /// reason for [`REFUSAL_REPORT`](crate::limits::REFUSAL_REPORT); [`Node::drops`] counts all of them.
+    FramesRefused {
+        /// The bearer on which the frame arrived.
+        bearer: BearerId,
+        /// The station that sent the frame, as far as that is known.
+        from: Option<MediaAddr>,
+        /// The reason, one of [`DropReason::UnlistedSource`], [`DropReason::WrongSource`], [`DropReason::TooManyPeers`] and
+        /// [`DropReason::NeverAnswered`].
+        reason: DropReason,
     },
     /// A node was found that lacks a required capability ([`REQUIRED`]). There is no contact with it.
     TooOld {
@@ -255,6 +271,9 @@ pub struct Node {
     net_hash: u32,
     bearers: [Option<Bearer>; BEARERS_MAX],
     peers: BTreeMap<NodeAddr, Peer>,
+    roster: Roster,
+    /// When the caller was last told that frames are dropped for a reason.
+    refusals_reported: [Option<Nanos>; DropReason::ALL.len()],
     /// Largest number of nodes on a medium for which each node monitors all others.
     monitor_threshold: usize,
     /// Number of peers with which there is contact.
@@ -295,7 +314,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Creates a node without bearers.
+    /// Creates a node without bearers. It has a configured address immediately, any other once it has a bearer.
     pub fn new(cfg: Config) -> Self {
         let mut rng = Rng::new(cfg.seed);
         let signature = Discovery::legal_signature(rng.next_u16(), cfg.announced());
@@ -311,6 +330,8 @@ impl Node {
             net_hash,
             bearers: [const { None }; BEARERS_MAX],
             peers: BTreeMap::new(),
+            roster: Roster::default(),
+            refusals_reported: [None; DropReason::ALL.len()],
             monitor_threshold: MONITOR_THRESHOLD,
             linked: 0,
             unnumbered: 0,
@@ -337,6 +358,9 @@ impl Node {
             cfg,
         };
         node.open_topology();
+        if let Some(addr) = node.cfg.addr {
+            node.settle(addr);
+        }
         node
     }
 

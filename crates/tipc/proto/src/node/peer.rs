@@ -5,6 +5,7 @@ use super::tunnel::{Failover, Held, Opening};
 use crate::addr::{BearerId, MediaAddr, NodeAddr, NodeId, Port};
 use crate::backlog::SYSTEM;
 use crate::bcast::{BcastListener, BcastReceiver, deadline};
+use crate::drops::DropReason;
 use crate::limits::{BEARERS_MAX, LINKS_PER_PEER_MAX};
 use crate::link::{BcastReport, Link};
 use crate::seq::Seq;
@@ -34,6 +35,17 @@ pub(super) struct PeerLink {
     /// When a frame was last received over the link.
     pub(super) heard_at: Nanos,
     pub(super) link: Link,
+}
+
+impl PeerLink {
+    /// Fails if a frame comes from another station than the link's peer. A source that is not known is accepted.
+    pub(super) fn check_source(&self, source: Option<MediaAddr>) -> Result<(), DropReason> {
+        if source.is_none_or(|source| source == self.media) {
+            Ok(())
+        } else {
+            Err(DropReason::WrongSource)
+        }
+    }
 }
 
 /// State of another node.
@@ -68,6 +80,8 @@ pub(super) struct Peer {
     /// For each half of the ports, the sockets that wait for room on the link that carries it, each with the level it
     /// needs.
     pub(super) waiting: [VecDeque<(Port, usize)>; 2],
+    /// The peer's place among those that have never been in contact; `None` if it has been.
+    pub(super) stranger: Option<usize>,
     /// When to forget the peer if there is no contact.
     pub(super) forget_at: Nanos,
     /// Time of the peer's entry in the node's timers; `None` if there is no entry.
