@@ -138,7 +138,8 @@ fn describe(errno: Errno) -> String {
         }
         Errno::AFNOSUPPORT => "a socket's own address cannot be bound; bind a service",
         Errno::NOMEM => {
-            "the node has reached its maximum number of sockets or bindings (tipcd --help lists the limits)"
+            "the node has reached its maximum number of sockets or bindings, or this user has the maximum share of them \
+             (tipcd --help lists the limits, its log names the one reached)"
         }
         Errno::MFILE => {
             "this program has the maximum number of sockets (tipcd --sockets-per-client)"

@@ -24,7 +24,7 @@ pub enum Notice {
         /// The error from the system.
         errno: Errno,
     },
-    /// Programs were refused, or did not receive a descriptor.
+    /// Programs or their requests were refused, because of a limit or a share.
     TurnedAway {
         /// The last program concerned.
         program: Option<Credentials>,

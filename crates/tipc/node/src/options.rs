@@ -83,6 +83,10 @@ pub struct TipcdOptions {
     /// Maximum number of sockets of one program; further ones are refused (EMFILE)
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().sockets_per_client, value_parser = at_least(1))]
     pub(crate) sockets_per_client: usize,
+    /// Maximum number of sockets of the programs of one user; does not apply to root and the user who runs the tipcd
+    /// [default: three quarters of --sockets or, if that is less, of the sockets for which it may open files]
+    #[arg(long, value_name = "N", help_heading = "Limits", value_parser = at_least(1))]
+    pub(crate) sockets_per_user: Option<usize>,
     /// Maximum number of bytes queued for one socket at low importance (for medium, high and critical importance 2, 4
     /// and 8 times as many). Beyond it, messages are returned to their sender (TIPC_ERR_OVERLOAD) and connections are
     /// throttled
@@ -104,6 +108,10 @@ pub struct TipcdOptions {
     /// (bad-binding). Each takes about 130 bytes
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().bindings_per_node, value_parser = at_least(16))]
     pub(crate) bindings_per_node: usize,
+    /// Maximum number of bindings of the programs of one user; does not apply to root and the user who runs the tipcd,
+    /// for whom an eighth of --bindings-per-node is reserved [default: three quarters of --bindings-per-node]
+    #[arg(long, value_name = "N", help_heading = "Limits", value_parser = at_least(1))]
+    pub(crate) bindings_per_user: Option<usize>,
     /// Maximum number of subscriptions to the topology service; a connection that exceeds it is closed
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().subscriptions)]
     pub(crate) subscriptions: usize,
@@ -166,6 +174,10 @@ impl TipcdOptions {
             clients_per_process: self.clients_per_process,
             operators: self.operators,
             sockets_per_client: self.sockets_per_client,
+            sockets: self.sockets,
+            sockets_per_user: self.sockets_per_user,
+            bindings: self.bindings_per_node,
+            bindings_per_user: self.bindings_per_user,
             receive_bytes: self.queue,
             linger: Duration::from_millis(self.linger),
             lane_after: self.lane_after,

@@ -24,8 +24,8 @@ pub struct NodeView {
     pub pid: u32,
     /// Number of connected programs.
     pub programs: u64,
-    /// Number of programs refused since the start, plus the number of requests refused because too many descriptors
-    /// were in flight.
+    /// Number of programs refused since the start, plus the number of requests refused because the program or its user
+    /// has its share of descriptors in flight, sockets or bindings.
     pub turned_away: u64,
     /// Number of sockets of these programs.
     pub sockets: u64,

@@ -19,9 +19,14 @@ pub enum Refusal {
     /// Descriptors that were passed and not received yet: the program's share, or all that the tipcd's user may have in
     /// flight.
     InFlight,
+    /// Sockets of one user (`--sockets-per-user`).
+    SocketsOfUser,
+    /// Bindings of one user (`--bindings-per-user`), or of all users who are not operators.
+    BindingsOfUser,
 }
 
 impl Refusal {
+    /// Those that can be recognised by their errno.
     const ALL: [Self; 5] = [
         Self::Places,
         Self::PlacesOfUser,
@@ -38,6 +43,8 @@ impl Refusal {
             Self::PlacesOfProcess => Errno::MFILE,
             Self::Descriptors => Errno::NFILE,
             Self::InFlight => Errno::TOOMANYREFS,
+            // As if the node had no room.
+            Self::SocketsOfUser | Self::BindingsOfUser => Errno::NOMEM,
         }
     }
 
@@ -65,6 +72,12 @@ impl std::fmt::Display for Refusal {
             }
             Self::InFlight => {
                 "too many descriptors are in flight to programs that do not receive them: accept pending connections, read pending answers, or end those programs"
+            }
+            Self::SocketsOfUser => {
+                "this user has the maximum number of sockets (tipcd --sockets-per-user): close some, or start the tipcd with a higher limit"
+            }
+            Self::BindingsOfUser => {
+                "this user has the maximum number of bindings (tipcd --bindings-per-user): withdraw some, or start the tipcd with a higher limit"
             }
         })
     }

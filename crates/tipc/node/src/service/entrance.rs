@@ -38,7 +38,7 @@ pub(super) struct TurnedAway {
 }
 
 impl TurnedAway {
-    fn note(&mut self, program: Option<Credentials>, why: Refusal) {
+    pub(super) fn note(&mut self, program: Option<Credentials>, why: Refusal) {
         self.count += 1;
         self.last = Some((program, why));
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crossway_tipc_client::protocol::lane::LaneMemory;
 use crossway_tipc_client::protocol::slot;
+use crossway_tipc_proto::limits::{BINDINGS_PER_NODE_MAX, SOCKETS_MAX};
 
 /// Limits of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,17 @@ pub struct ServiceLimits {
     /// Maximum number of sockets per program. Opening more fails with EMFILE, and connection requests to a program with
     /// that many are refused.
     pub sockets_per_client: usize,
+    /// Maximum number of sockets of all programs; further ones are refused by the node.
+    pub sockets: usize,
+    /// Maximum number of sockets of a user's programs; by default three quarters of those for which the node and this
+    /// process have room. It does not apply to root and the user who runs the node.
+    pub sockets_per_user: Option<usize>,
+    /// Maximum number of bindings of all programs; further ones are refused by the node. An eighth of them is reserved
+    /// for root, the user who runs the node, and the node itself.
+    pub bindings: usize,
+    /// Maximum number of bindings of a user's programs, group memberships included; by default three quarters of all. It
+    /// does not apply to root and the user who runs the node.
+    pub bindings_per_user: Option<usize>,
     /// Limit of a socket's receive queue in bytes for messages of low importance; messages of medium, high and critical
     /// importance may fill 2, 4 and 8 times as much. If the limit is exceeded, messages are returned with the overload
     /// error, and connections are throttled. A program may set a lower limit.
@@ -45,6 +57,10 @@ impl Default for ServiceLimits {
             clients_per_process: 16,
             operators: 4,
             sockets_per_client: 4_096,
+            sockets: SOCKETS_MAX,
+            sockets_per_user: None,
+            bindings: BINDINGS_PER_NODE_MAX,
+            bindings_per_user: None,
             receive_bytes: 2 << 20,
             linger: Duration::from_secs(600),
             lane_after: 64,

@@ -126,6 +126,7 @@ impl Service {
             self.lingers.remove(&(until, place.index, place.generation));
         }
         self.by_token.remove(&local.token);
+        self.shares.closed(self.program(local.client), local.bindings);
         local.note_lane_taken();
         let in_lane = local.take_unread_in_lane();
         self.drop_lanes(cx.epoll, local.lanes.take());

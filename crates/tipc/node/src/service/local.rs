@@ -63,6 +63,8 @@ pub(super) struct Local {
     pub(super) kind: SocketKind,
     pub(super) client: Place,
     pub(super) slot: u32,
+    /// Number of the socket's bindings that are counted in its user's share.
+    pub(super) bindings: usize,
     pub(super) phase: Phase,
     /// Whether the descriptor may hold more data.
     pub(super) readable: bool,
@@ -143,6 +145,7 @@ impl Local {
             kind,
             client,
             slot,
+            bindings: 0,
             phase,
             readable: false,
             listed: false,

@@ -3,6 +3,7 @@
 //! The service is part of an event loop: the caller reports which descriptors are ready, and the service works until it
 //! would block. A program that violates the protocol loses its socket or its connection; others are not affected.
 
+mod bindings;
 mod client;
 mod context;
 mod direct;
@@ -161,8 +162,8 @@ impl Service {
         self.clients.len()
     }
 
-    /// Number of programs refused since the start, plus the number of requests refused because too many descriptors
-    /// were in flight.
+    /// Number of programs refused since the start, plus the number of requests refused because of a share: of descriptors
+    /// in flight, sockets or bindings.
     pub const fn turned_away(&self) -> u64 {
         self.turned_away.count
     }
@@ -318,6 +319,7 @@ impl Service {
             return Err(error);
         }
         self.by_token.insert(token, place);
+        self.shares.opened(self.program(client));
         Ok((theirs, place, token))
     }
 }

@@ -40,6 +40,9 @@ impl Service {
     fn offer_one(&mut self, epoll: &Epoll, listener: Place, request: &ConnectionRequest) -> bool {
         let Some(local) = self.sockets.get(listener) else { return false };
         let (kind, client) = (local.kind, local.client);
+        if self.refuses_socket(client).is_some() {
+            return false;
+        }
         let Some(slot) = self.clients.get_mut(client).and_then(|c| c.take_slot()) else {
             return false;
         };
@@ -73,6 +76,7 @@ impl Service {
         }
         self.by_token.remove(&token);
         self.sockets.remove(place);
+        self.shares.closed(self.program(client), 0);
         self.free_slot(client, slot);
         false
     }

@@ -4,21 +4,20 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use crossway_sys::epoll::Epoll;
 use crossway_sys::{Errno, fdpass, socket};
-use crossway_tipc_client::address::Binding;
 use crossway_tipc_client::protocol::VERSION;
 use crossway_tipc_client::protocol::control::{
     Adopted, LEN_MAX, Opened, Request, SocketKind, VERSION_MISMATCH, Welcome, Writer,
 };
 use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_client::protocol::slot::{Phase as SharedPhase, State};
-use crossway_tipc_proto::addr::{Port, Scope};
+use crossway_tipc_proto::addr::Port;
 use crossway_tipc_proto::node::Node;
-use crossway_tipc_proto::socket::{GroupRequest, SocketError};
+use crossway_tipc_proto::socket::SocketError;
 use crossway_tipc_proto::time::Nanos;
 
 use super::client::Client;
 use super::inquiry::{identity, link_name, report};
-use super::local::{Phase, proto_address, proto_kind, proto_range, proto_scope};
+use super::local::{Phase, proto_address, proto_kind};
 use super::token::Place;
 use super::uplane::Extent;
 use super::{Context, Service};
@@ -143,7 +142,7 @@ impl Service {
             return Some(Answer::error(Errno::BADF));
         };
         let answer = match *request {
-            Request::Bind { address, .. } => Answer::of(bind(cx.now, cx.node, port, &address)),
+            Request::Bind { address, .. } => Answer::of(self.bind(cx, place, &address)),
             Request::UnbindAll { .. } => {
                 Answer::of(cx.node.unbind(cx.now, port, None).map_err(errno))
             }
@@ -181,7 +180,7 @@ impl Service {
                 let dest = proto_address(&address);
                 Answer::of(cx.node.check_destination_for(port, dest).map_err(errno))
             }
-            Request::Join { group, .. } => Answer::of(join(cx.now, cx.node, port, group)),
+            Request::Join { group, .. } => Answer::of(self.join(cx, place, group)),
             Request::Leave { .. } => Answer::of(cx.node.leave(cx.now, port).map_err(errno)),
             Request::LaneDown { .. } => {
                 let begun = self.begin_down_lane(place);
@@ -202,6 +201,7 @@ impl Service {
             | Request::LinkName { .. }
             | Request::Administer { .. } => return None,
         };
+        self.count_bindings(cx.node, place);
         // The program must see the effects of its own request when it next checks an epoch.
         self.handle_events(cx);
         Some(answer)
@@ -256,6 +256,9 @@ impl Service {
         client: Place,
         kind: SocketKind,
     ) -> Answer {
+        if let Some(why) = self.refuses_socket(client) {
+            return Answer::error(why.errno());
+        }
         let Some(slot) = self.clients.get_mut(client).and_then(|c| c.take_slot()) else {
             return Answer::error(Errno::MFILE);
         };
@@ -325,42 +328,4 @@ impl Service {
             }
         }
     }
-}
-
-fn bind(
-    now: Nanos,
-    node: &mut Node,
-    port: Port,
-    address: &[u8; crossway_tipc_client::address::ENCODED_LEN],
-) -> Result<(), Errno> {
-    let binding = match Binding::decode(address) {
-        Ok(Some(binding)) => binding,
-        Ok(None) => return Err(Errno::AFNOSUPPORT),
-        Err(_) => return Err(Errno::INVAL),
-    };
-    let (range, scope) = (proto_range(binding.range), proto_scope(binding.scope));
-    if binding.withdraw {
-        node.unbind(now, port, Some((range, scope))).map_err(errno)
-    } else {
-        node.bind(port, range, scope).map_err(errno)
-    }
-}
-
-/// Joins a group, given the fields of a struct tipc_group_req: type, instance, scope, flags.
-fn join(
-    now: Nanos,
-    node: &mut Node,
-    port: Port,
-    [group, instance, scope, flags]: [u32; 4],
-) -> Result<(), Errno> {
-    const NODE_SCOPE: u32 = 3;
-    const LOOPBACK: u32 = 1;
-    const EVENTS: u32 = 2;
-    if scope > NODE_SCOPE {
-        return Err(Errno::INVAL);
-    }
-    let scope = if scope == NODE_SCOPE { Scope::Node } else { Scope::Cluster };
-    let (loopback, events) = (flags & LOOPBACK != 0, flags & EVENTS != 0);
-    let request = GroupRequest { group, instance, scope, loopback, events };
-    node.join(now, port, request).map_err(errno)
 }

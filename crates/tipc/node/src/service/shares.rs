@@ -1,5 +1,5 @@
-//! Limits each process's and each user's share of two common resources, connections and descriptors in flight, so that
-//! none can take everything.
+//! Limits each process's and each user's share of common resources, so that none can take everything: connections and
+//! descriptors in flight of processes and users, sockets and bindings of users.
 //!
 //! A descriptor passed to a program is in flight until the program has received it. The system limits the number of
 //! descriptors in flight of an unprivileged user to the number that a process may have open (unix(7), ETOOMANYREFS).
@@ -20,11 +20,13 @@ const PROCESS_LEAST: usize = 4;
 /// The least and the greatest number of descriptors reserved for operators.
 const RESERVE: std::ops::RangeInclusive<usize> = 12..=64;
 
-/// The numbers of connections and of descriptors in flight of one process or one user.
-#[derive(Clone, Copy, Debug, Default)]
+/// What one process or one user has of each resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
     clients: usize,
     in_flight: usize,
+    sockets: usize,
+    bindings: usize,
 }
 
 /// The shares of all processes and users.
@@ -33,8 +35,14 @@ pub(super) struct Shares {
     processes: HashMap<u32, Share>,
     users: HashMap<u32, Share>,
     in_flight: usize,
+    /// Number of bindings of all programs except operators'.
+    bindings: usize,
     clients_per_process: usize,
     clients_per_user: usize,
+    sockets_per_user: usize,
+    bindings_per_user: usize,
+    /// Maximum of [`Shares::bindings`].
+    bindings_max: usize,
     /// Number of descriptors that this process may have open. The system limits those in flight to the same number.
     descriptors: usize,
 }
@@ -59,14 +67,23 @@ impl Shares {
     /// Creates the state without connections. `descriptors` is the number of descriptors that this process may have
     /// open.
     pub(super) fn new(limits: &ServiceLimits, descriptors: usize) -> Self {
-        Self {
+        let most = |all: usize| all - all / 4;
+        let mut shares = Self {
             processes: HashMap::new(),
             users: HashMap::new(),
             in_flight: 0,
+            bindings: 0,
             clients_per_process: limits.clients_per_process,
             clients_per_user: limits.clients_per_user,
+            sockets_per_user: 0,
+            bindings_per_user: limits.bindings_per_user.unwrap_or(most(limits.bindings)),
+            bindings_max: limits.bindings - limits.bindings / 8,
             descriptors,
-        }
+        };
+        // Each socket is a descriptor of this process.
+        let sockets = limits.sockets.min(shares.first_kept());
+        shares.sockets_per_user = limits.sockets_per_user.unwrap_or(most(sockets));
+        shares
     }
 
     /// The first descriptor number that is reserved for operators. This works because the system always assigns the
@@ -83,6 +100,19 @@ impl Shares {
         }
         let full = self.of_user(program).clients >= self.clients_per_user;
         (full && !is_operator(program)).then_some(Refusal::PlacesOfUser)
+    }
+
+    /// Returns the reason if one more socket of this user must be refused.
+    pub(super) fn refuses_socket(&self, program: Option<Credentials>) -> Option<Refusal> {
+        let full = self.of_user(program).sockets >= self.sockets_per_user;
+        (full && !is_operator(program)).then_some(Refusal::SocketsOfUser)
+    }
+
+    /// Returns the reason if one more binding of this user must be refused.
+    pub(super) fn refuses_binding(&self, program: Option<Credentials>) -> Option<Refusal> {
+        let full = self.of_user(program).bindings >= self.bindings_per_user
+            || self.bindings >= self.bindings_max;
+        (full && !is_operator(program)).then_some(Refusal::BindingsOfUser)
     }
 
     fn of_process(&self, program: Option<Credentials>) -> Share {
@@ -125,7 +155,7 @@ impl Shares {
         {
             let share = shares.entry(key).or_default();
             by(share);
-            if share.clients == 0 && share.in_flight == 0 {
+            if *share == Share::default() {
                 shares.remove(&key);
             }
         }
@@ -139,6 +169,25 @@ impl Shares {
     /// Counts the end of a connection.
     pub(super) fn leave(&mut self, program: Option<Credentials>) {
         self.change(program, |share| share.clients -= 1);
+    }
+
+    /// Counts a new socket.
+    pub(super) fn opened(&mut self, program: Option<Credentials>) {
+        self.change(program, |share| share.sockets += 1);
+    }
+
+    /// Counts the end of a socket that had this number of bindings.
+    pub(super) fn closed(&mut self, program: Option<Credentials>, bindings: usize) {
+        self.change(program, |share| share.sockets -= 1);
+        self.bound(program, bindings, 0);
+    }
+
+    /// Counts the bindings of a socket that had `before` and has `after`.
+    pub(super) fn bound(&mut self, program: Option<Credentials>, before: usize, after: usize) {
+        self.change(program, |share| share.bindings = share.bindings - before + after);
+        if !is_operator(program) {
+            self.bindings = self.bindings - before + after;
+        }
     }
 
     /// Counts descriptors sent to a program.
@@ -247,8 +296,56 @@ mod tests {
     }
 
     #[test]
+    fn sockets_and_bindings_are_shared_by_user_and_some_are_left_for_operators() {
+        let limits = ServiceLimits { sockets: 100, bindings: 80, ..Default::default() };
+        let (mut shares, uid) = (Shares::new(&limits, 1024), stranger());
+        let opened = |shares: &mut Shares, pid, uid| {
+            let program = credentials(pid, uid);
+            let refused = shares.refuses_socket(program);
+            refused.is_none().then(|| shares.opened(program)).ok_or(refused)
+        };
+        for pid in 0..75 {
+            assert_eq!(opened(&mut shares, pid, uid), Ok(()));
+        }
+        assert_eq!(opened(&mut shares, 75, uid), Err(Some(Refusal::SocketsOfUser)));
+        assert_eq!(opened(&mut shares, 76, uid + 1), Ok(()));
+        for pid in 100..200 {
+            assert_eq!(opened(&mut shares, pid, proc::effective_user()), Ok(()));
+        }
+        // Three quarters of the bindings for one user, seven eighths for all but operators.
+        let bind = |shares: &mut Shares, pid, uid, most: usize| {
+            let program = credentials(pid, uid);
+            (0..most)
+                .take_while(|n| {
+                    let free = shares.refuses_binding(program).is_none();
+                    if free {
+                        shares.bound(program, *n, *n + 1);
+                    }
+                    free
+                })
+                .count()
+        };
+        assert_eq!(bind(&mut shares, 1, uid, 100), 60);
+        assert_eq!(bind(&mut shares, 2, uid, 1), 0, "another process of the same user");
+        assert_eq!(bind(&mut shares, 76, uid + 1, 100), 10);
+        assert_eq!(bind(&mut shares, 100, proc::effective_user(), 100), 100);
+        shares.closed(credentials(1, uid), 60);
+        assert_eq!(bind(&mut shares, 3, uid + 2, 100), 60);
+        assert_eq!(opened(&mut shares, 75, uid), Ok(()));
+        // As many sockets as there is room for descriptors, if that is less.
+        assert_eq!(Shares::new(&ServiceLimits::default(), 64).sockets_per_user, 39);
+        let limits = ServiceLimits { sockets_per_user: Some(5), ..Default::default() };
+        assert_eq!(Shares::new(&limits, 1024).sockets_per_user, 5);
+    }
+
+    #[test]
     fn what_is_given_back_is_forgotten() {
         let mut shares = shares(1024);
+        shares.opened(credentials(7, 1));
+        shares.bound(credentials(7, 1), 0, 5);
+        shares.bound(credentials(7, 1), 5, 3);
+        shares.closed(credentials(7, 1), 3);
+        assert_eq!(shares.bindings, 0);
         shares.enter(credentials(7, 1));
         shares.sent(credentials(7, 1), 3);
         shares.released(credentials(7, 1), 3);

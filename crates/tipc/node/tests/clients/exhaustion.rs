@@ -151,7 +151,7 @@ fn a_user_has_a_share_and_the_next_one_finds_room() {
     // The maximum for one user, each a process that stays.
     let mut children = Vec::new();
     for _ in 0..2 {
-        children.push(holder(&site, 1001));
+        children.push(holder(&site, 1001, "place").0);
     }
     let said = of(1001);
     assert!(said.contains("--clients-per-user"), "{said}");
@@ -164,34 +164,90 @@ fn a_user_has_a_share_and_the_next_one_finds_room() {
     until("a free place", || of(1001).contains("opened"));
 }
 
-/// Starts a process of the user `uid` that occupies a connection, and waits until the process has connected.
-fn holder(site: &Site, uid: u32) -> std::process::Child {
+/// Starts a process of the user `uid` that takes as much as it gets of something (a `place`, `names`, `sockets`), and waits
+/// until it has that. Returns the process, and how many it got.
+fn holder(site: &Site, uid: u32, what: &str) -> (std::process::Child, usize) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["exhaustion::as_a_holder_this_process_stays", "--exact", "--nocapture"])
         .env("TIPC_HOLDER", site.path())
+        .env("TIPC_HOLDS", what)
         .uid(uid)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("have it") {
-        line.clear();
-        assert!(
-            std::io::BufRead::read_line(&mut out, &mut line).unwrap() > 0,
-            "the process got no connection"
-        );
-    }
-    child
+    let out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let said = std::io::BufRead::lines(out).map_while(Result::ok);
+    let count =
+        said.filter_map(|line| Some(line.strip_prefix("have it: ")?.parse().unwrap())).next();
+    (child, count.expect("the process got a connection"))
 }
 
 #[test]
 fn as_a_holder_this_process_stays() {
     let Ok(path) = std::env::var("TIPC_HOLDER") else { return };
-    let _socket = NodeSocket::open(path.as_ref(), SocketKind::Rdm).unwrap();
-    println!("\nhave it");
+    let open = || NodeSocket::open(path.as_ref(), SocketKind::Rdm);
+    let socket = open().unwrap();
+    let bind = |n| socket.bind(ServiceRange::single(7_000, n), Scope::Cluster);
+    let (mut sockets, mut count) = (Vec::new(), 1);
+    let refusal = match std::env::var("TIPC_HOLDS").as_deref() {
+        Ok("names") => {
+            count = 0;
+            loop {
+                match bind(count) {
+                    Ok(()) => count += 1,
+                    Err(errno) => break Some(errno),
+                }
+            }
+        }
+        Ok("sockets") => loop {
+            match open() {
+                Ok(socket) => sockets.push(socket),
+                Err(error) => break Some(error.errno()),
+            }
+        },
+        _ => None,
+    };
+    assert!(refusal.is_none_or(|errno| errno == Errno::NOMEM), "{refusal:?}");
+    println!("\nhave it: {}", count as usize + sockets.len());
     let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
+}
+
+#[test]
+fn a_user_has_a_share_of_names_and_sockets_and_the_next_one_finds_room() {
+    if !proc::is_root() {
+        eprintln!(
+            "SKIP a_user_has_a_share_of_names_and_sockets_and_the_next_one_finds_room: needs programs of three users; run as root"
+        );
+        return;
+    }
+    let limits = ["--bindings-per-node", "400", "--sockets", "100"];
+    let site = Site::of_user(NOBODY, 512, &limits);
+    // Three quarters for one user.
+    let (mut names, count) = holder(&site, 1001, "names");
+    assert_eq!(count, 300);
+    let (mut sockets, count) = holder(&site, 1001, "sockets");
+    assert_eq!(count, 75 - 1, "the process with the names has one socket");
+    let said = as_another(&site, "open", 1001);
+    assert!(said.contains("this user has the maximum share"), "{said}");
+    // Others work meanwhile: another user, root, and the user who runs the tipcd.
+    for uid in [1002, 0, NOBODY] {
+        assert!(as_another(&site, "work", uid).contains("worked"), "user {uid}");
+    }
+    // A second user who takes the rest leaves names for operators.
+    let (mut rest, count) = holder(&site, 1002, "names");
+    assert_eq!(count, 350 - 300);
+    assert!(as_another(&site, "work", 0).contains("worked"));
+    assert!(node(&site).turned_away >= 3);
+    for child in [&mut names, &mut sockets, &mut rest] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    until("free sockets", || as_another(&site, "open", 1001).contains("opened"));
+    let (mut again, count) = holder(&site, 1001, "names");
+    assert_eq!(count, 300, "what was given back is counted once");
+    again.kill().unwrap();
+    again.wait().unwrap();
 }
 
 /// Requests sockets until the tipcd reads no more requests, and receives none of the answers. Returns the number of

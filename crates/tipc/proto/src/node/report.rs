@@ -122,6 +122,12 @@ impl Node {
         })
     }
 
+    /// Number of a socket's bindings, including that of its group membership; 0 if there is no such socket.
+    pub fn bindings_of(&self, port: Port) -> usize {
+        let socket = self.sockets.get(&port);
+        socket.map_or(0, |socket| socket.bindings.len() + usize::from(socket.group.is_some()))
+    }
+
     /// The ports of all sockets of programs, without the node's own sockets.
     pub fn ports(&self) -> impl Iterator<Item = Port> + '_ {
         self.sockets.keys().copied().filter(|port| !self.topology.owns(*port))
