@@ -272,6 +272,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "channel profile",
         &["crossway channel profile latest", "crossway channel profile latest -o costs.json"],
     ),
+    (
+        "run",
+        &[
+            "crossway run -- redis-server --port 7000",
+            "crossway run --explain -- redis-cli -p 7000",
+        ],
+    ),
     ("channel key", &["crossway channel key", "crossway channel key our.key"]),
     ("channel top", &["crossway channel top", "crossway channel top --once --json"]),
     (

@@ -20,6 +20,7 @@ const UNSAFE_HOMES: &[&str] = &[
     "crates/channel/capi/src/ffi.rs",
     "crates/linx/capi/src/ffi/mod.rs",
     "crates/tipc/preload/src/ffi/mod.rs",
+    "crates/preload/src/ffi/mod.rs",
 ];
 
 fn root() -> PathBuf {

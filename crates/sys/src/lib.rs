@@ -46,6 +46,7 @@ pub mod procfs;
 pub mod program;
 pub mod protocol_counters;
 pub mod random;
+pub mod real;
 pub mod record_lock;
 pub mod records;
 pub mod seccomp;

@@ -100,6 +100,13 @@ pub fn started_ticks(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
+/// Whether there is a process with this id, a zombie included. Another process may have got the id meanwhile.
+pub fn exists(pid: u32) -> bool {
+    let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
+    // A process that this one may not signal exists, too.
+    rustix::process::test_kill_process(id) != Err(Errno::SRCH)
+}
+
 /// Kills the process that has this pid and this start time, if it still runs, and waits until it is dead, at most for 5
 /// seconds. It never kills another process: the descriptor pins the process while its start time is compared.
 pub fn kill_exactly(pid: u32, started: u64) {

@@ -1,6 +1,9 @@
-//! A few 64-bit words that two processes share, in sealed anonymous memory.
+//! 64-bit words that processes share: in sealed anonymous memory, or in a file of this user.
 
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::SealFlags;
@@ -54,6 +57,34 @@ impl SharedWords {
     pub fn open(fd: impl AsFd, words: usize) -> Result<Self, OsError> {
         checked(&fd, words)?;
         Ok(Self { mapping: Mapping::lazily(fd, bytes(words), true)?, words })
+    }
+
+    /// Maps the words in a file, which is created if it does not exist, with words that are 0. Its folder must be private to
+    /// this user: whoever may write the file can make accesses to the words raise SIGBUS.
+    ///
+    /// # Errors
+    /// [`OsError`], also when the file belongs to another user, others may write it, or it has another size.
+    pub fn in_file(path: &Path, words: usize) -> Result<Self, OsError> {
+        let failed = |call| move |e: std::io::Error| OsError::new(call, path.display(), e);
+        let mut options = File::options();
+        options.read(true).write(true).create(true).mode(0o600);
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        let file = options.open(path).map_err(failed("open"))?;
+        let about = file.metadata().map_err(failed("fstat"))?;
+        if about.uid() != crate::proc::effective_user() || about.mode() & 0o077 != 0 {
+            let why = "it is not a file of this user alone; remove it";
+            return Err(failed("cannot use")(std::io::Error::other(why)));
+        }
+        match about.len() {
+            // Another process may do the same at this moment.
+            0 => file.set_len(bytes(words) as u64).map_err(failed("ftruncate"))?,
+            len if len == bytes(words) as u64 => {}
+            len => {
+                let why = format!("it has {len} bytes instead of {}; remove it", bytes(words));
+                return Err(failed("cannot use")(std::io::Error::other(why)));
+            }
+        }
+        Ok(Self { mapping: Mapping::lazily(&file, bytes(words), true)?, words })
     }
 
     /// Whether there is a word with this index.
@@ -122,6 +153,22 @@ mod tests {
         theirs.word(2).store(7, Ordering::Release);
         assert_eq!(mine.word(2).load(Ordering::Acquire), 7);
         assert!(SharedWords::open(&fd, 3 * 4096).is_err(), "another size");
+    }
+
+    #[test]
+    fn words_in_a_file_are_those_of_every_process_of_the_user() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("words");
+        let mine = SharedWords::in_file(&path, 600).unwrap();
+        mine.word(599).store(7, Ordering::Release);
+        assert_eq!(SharedWords::in_file(&path, 600).unwrap().word(599).load(Ordering::Acquire), 7);
+        assert!(SharedWords::in_file(&path, 6).is_err(), "another size");
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o620))
+            .unwrap();
+        assert!(SharedWords::in_file(&path, 600).is_err(), "the group may write it");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(SharedWords::in_file(&link, 600).is_err(), "a link");
     }
 
     #[test]

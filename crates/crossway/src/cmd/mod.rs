@@ -24,6 +24,7 @@ mod rank;
 mod report;
 mod rerun;
 mod role;
+mod run;
 mod tipc;
 mod tipcd;
 
@@ -100,6 +101,8 @@ commands! {
     tipcd::Tipcd,
     tipc::Tipc,
     channel::Channel,
+    #[command(name = "run")]
+    run::RunUnmodified,
     linx::Linx,
     report::Report,
     compare::Compare,

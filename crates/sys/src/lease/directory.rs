@@ -37,7 +37,7 @@ fn no_proc() -> std::io::Error {
 }
 
 /// The user's directory, private to the user, because a directory of another user in /tmp must not be trusted.
-fn root() -> Result<PathBuf, OsError> {
+pub(super) fn root() -> Result<PathBuf, OsError> {
     let uid = rustix::process::getuid().as_raw();
     let root = std::env::var_os("XDG_RUNTIME_DIR")
         .map(|dir| PathBuf::from(dir).join("crossway"))

@@ -120,6 +120,14 @@ pub fn fresh_path(kind: &str) -> Result<PathBuf, OsError> {
     Ok(current_directory(&mut lock())?.join(format!("{kind}-{:08x}", random_number() as u32)))
 }
 
+/// The folder of this user's runs, which is private to the user; it is created if it does not exist.
+///
+/// # Errors
+/// [`OsError`] if it cannot be created, or is not private.
+pub fn private_folder() -> Result<PathBuf, OsError> {
+    directory::root()
+}
+
 /// A random number from the kernel, for names.
 pub fn random_number() -> u64 {
     let mut bytes = [0; 8];

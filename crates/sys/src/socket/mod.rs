@@ -17,6 +17,7 @@ use crate::OsError;
 
 mod option;
 mod transfer;
+pub mod twin;
 
 pub use option::*;
 pub use transfer::*;

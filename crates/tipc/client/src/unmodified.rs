@@ -27,9 +27,11 @@ const SCRIPTS_MAX: usize = 6;
 pub enum CannotRun {
     /// The library was not found.
     #[error(
-        "{LIBRARY} was not found at {looked}: install it (make install), or pass its path (--library)"
+        "{library} was not found at {looked}: install it (make install), or pass its path (--library)"
     )]
     NoLibrary {
+        /// File name of the library.
+        library: String,
         /// Directories that were searched.
         looked: String,
     },
@@ -93,17 +95,25 @@ pub enum CannotRun {
     },
 }
 
-/// Finds the library in the directory of the program `own`, or in the `lib` directory next to that directory.
+/// Finds the library for TIPC in the directory of the program `own`, or in the `lib` directory next to that directory.
 ///
 /// # Errors
 /// [`CannotRun::NoLibrary`], [`CannotRun::LibraryPath`].
 pub fn library(own: &Path) -> Result<PathBuf, CannotRun> {
+    library_named(LIBRARY, own)
+}
+
+/// As [`library`], for a library with another file name.
+///
+/// # Errors
+/// [`CannotRun::NoLibrary`], [`CannotRun::LibraryPath`].
+pub fn library_named(name: &str, own: &Path) -> Result<PathBuf, CannotRun> {
     let dir = own.parent().unwrap_or(Path::new("/"));
     let places = [dir.to_owned(), dir.join("../lib")];
-    let found = places.iter().map(|place| place.join(LIBRARY)).find(|path| path.is_file());
+    let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
     let Some(path) = found else {
         let looked: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
-        return Err(CannotRun::NoLibrary { looked: looked.join(" or ") });
+        return Err(CannotRun::NoLibrary { library: name.to_owned(), looked: looked.join(" or ") });
     };
     loadable(&path)
 }
@@ -113,9 +123,10 @@ pub fn library(own: &Path) -> Result<PathBuf, CannotRun> {
 /// # Errors
 /// [`CannotRun::NoLibrary`], [`CannotRun::LibraryPath`].
 pub fn loadable(path: &Path) -> Result<PathBuf, CannotRun> {
-    let path = path
-        .canonicalize()
-        .map_err(|_| CannotRun::NoLibrary { looked: path.display().to_string() })?;
+    let path = path.canonicalize().map_err(|_| CannotRun::NoLibrary {
+        library: "the library".to_owned(),
+        looked: path.display().to_string(),
+    })?;
     if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
         return Err(CannotRun::LibraryPath { path });
     }
@@ -132,6 +143,22 @@ pub fn command(
     program: &OsStr,
     arguments: &[OsString],
 ) -> Result<Command, CannotRun> {
+    let mut command = preloading(library, program, arguments)?;
+    // Make it absolute, so that it stays valid if the program changes its directory.
+    let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
+    command.env(SOCKET_VARIABLE, socket);
+    Ok(command)
+}
+
+/// Returns the command that runs a program with the library.
+///
+/// # Errors
+/// [`CannotRun`] if the library would not be loaded.
+pub fn preloading(
+    library: &Path,
+    program: &OsStr,
+    arguments: &[OsString],
+) -> Result<Command, CannotRun> {
     let path = find(program)?;
     check(&path, SCRIPTS_MAX)?;
     let mut preload = library.as_os_str().to_owned();
@@ -141,9 +168,6 @@ pub fn command(
     }
     let mut command = Command::new(program);
     command.args(arguments).env(PRELOAD_VARIABLE, preload);
-    // Make it absolute, so that it stays valid if the program changes its directory.
-    let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
-    command.env(SOCKET_VARIABLE, socket);
     Ok(command)
 }
 

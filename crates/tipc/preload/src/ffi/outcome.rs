@@ -3,17 +3,8 @@
 use std::ffi::c_int;
 
 use crossway_sys::Errno;
+pub(super) use crossway_sys::real::{errno, set_errno};
 use libc::ssize_t;
-
-pub(super) fn errno() -> c_int {
-    // SAFETY: points to the thread's errno for the life of the thread.
-    unsafe { *libc::__errno_location() }
-}
-
-pub(super) fn set_errno(errno: c_int) {
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno }
-}
 
 /// Runs `what` and converts its result to C's form.
 pub(super) fn number(what: impl FnOnce() -> Result<c_int, Errno>) -> c_int {

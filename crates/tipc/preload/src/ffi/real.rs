@@ -1,106 +1,13 @@
 //! The functions of the C library and of liburing that this library replaces, found with RTLD_NEXT.
 
-use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{
     FILE, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t, sockaddr, socklen_t,
     ssize_t, timespec,
 };
 
-/// Name and address of a C library function. The address is looked up at the first use.
-struct Place {
-    name: &'static CStr,
-    address: AtomicPtr<c_void>,
-}
-
-impl Place {
-    const fn new(name: &'static CStr) -> Self {
-        Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
-    }
-
-    #[inline]
-    fn get(&self) -> *mut c_void {
-        let address = self.address.load(Ordering::Relaxed);
-        if address.is_null() { self.find() } else { address }
-    }
-
-    #[cold]
-    fn find(&self) -> *mut c_void {
-        // SAFETY: the name ends with 0.
-        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-        self.address.store(address, Ordering::Relaxed);
-        address
-    }
-}
-
-/// The value to return instead of calling a function that the C library does not have.
-trait Missing {
-    const VALUE: Self;
-}
-
-impl Missing for c_int {
-    const VALUE: Self = -1;
-}
-
-impl Missing for ssize_t {
-    const VALUE: Self = -1;
-}
-
-impl Missing for c_long {
-    const VALUE: Self = -1;
-}
-
-impl Missing for () {
-    const VALUE: Self = ();
-}
-
-impl Missing for *mut FILE {
-    const VALUE: Self = std::ptr::null_mut();
-}
-
-macro_rules! real {
-    ($(fn $name:ident($($arg:ident: $kind:ty),* $(,)?) -> $ret:ty;)*) => {
-        $(
-            /// Calls the function of that name in the C library; fails with ENOSYS if there is none.
-            ///
-            /// # Safety
-            /// The same as for the function of that name in the C library.
-            #[inline]
-            pub(super) unsafe fn $name($($arg: $kind),*) -> $ret {
-                let address = places::$name.get();
-                if address.is_null() {
-                    super::outcome::set_errno(libc::ENOSYS);
-                    return <$ret as Missing>::VALUE;
-                }
-                // SAFETY: the C library's function of that name has this type, and the caller meets its requirements.
-                unsafe {
-                    let function: unsafe extern "C-unwind" fn($($kind),*) -> $ret =
-                        std::mem::transmute(address);
-                    function($($arg),*)
-                }
-            }
-        )*
-
-        #[allow(non_upper_case_globals)]
-        mod places {
-            use super::Place;
-            $(pub(super) static $name: Place = Place::new(
-                match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => panic!("a name without a terminating NUL"),
-                }
-            );)*
-        }
-
-        /// Looks up all functions in advance, so that no lookup happens in a signal handler.
-        pub(super) fn find_all() {
-            $(places::$name.get();)*
-        }
-    };
-}
-
-real! {
+crossway_sys::real_functions! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
     fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int;
     fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int;

@@ -1,0 +1,215 @@
+//! Calls that make, name, connect and end sockets.
+
+use std::ffi::c_int;
+
+use crossway_sys::real::set_errno;
+use crossway_sys::socket::twin;
+use libc::{sockaddr, socklen_t};
+
+use super::system::{borrow, give_address, internet_address};
+use super::{options, real};
+use crate::table::{self, ACCEPTED, ENDED, Entry, Kind, WATCHED};
+use crate::{moving, process};
+
+/// The entry of a moved descriptor, if its number still is that descriptor: a program may have closed it by a raw system call,
+/// which this library does not see.
+pub(super) fn moved(fd: c_int) -> Option<Entry> {
+    let entry = table::moved(fd)?;
+    if borrow(fd).is_some_and(|socket| entry.is_of(twin::inode(socket))) {
+        return Some(entry);
+    }
+    table::replace(fd, entry, Entry::OTHER);
+    None
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // SAFETY: three integers.
+    let fd = unsafe { real::socket(domain, kind, protocol) };
+    if fd < 0 {
+        return fd;
+    }
+    let is_tcp = matches!(domain, libc::AF_INET | libc::AF_INET6)
+        && kind & 0xf == libc::SOCK_STREAM
+        && matches!(protocol, 0 | libc::IPPROTO_TCP);
+    if is_tcp && process::owns_memory() {
+        table::put(fd, Entry::new(Kind::Fresh, 0, process::forks(), 0));
+    } else if table::get(fd) != Entry::OTHER && process::owns_memory() {
+        table::put(fd, Entry::OTHER);
+    }
+    fd
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+    let entry = table::get(fd);
+    let at = match entry.kind() {
+        Kind::Moved => moved(fd).and_then(Entry::aside).unwrap_or(fd),
+        _ => fd,
+    };
+    // SAFETY: guaranteed by the caller.
+    let real = || unsafe { real::connect(at, address, len) };
+    // SAFETY: as above.
+    match unsafe { internet_address(address, len) } {
+        Some(to) if entry.kind() == Kind::Fresh => moving::connect(fd, to, real),
+        _ => real(),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    let at = moved(fd).and_then(Entry::aside).unwrap_or(fd);
+    // SAFETY: integers.
+    let outcome = unsafe { real::listen(at, backlog) };
+    if outcome == 0 {
+        moving::listens(fd);
+    }
+    outcome
+}
+
+/// Moves a connection that has been accepted as `fd` on `listener`, if it can be moved. Returns `fd`.
+fn accepted(listener: c_int, fd: c_int) -> c_int {
+    if fd < 0 {
+        return fd;
+    }
+    let errno = crossway_sys::real::errno();
+    if table::get(fd) != Entry::OTHER && process::owns_memory() {
+        table::put(fd, Entry::OTHER);
+    }
+    let entry = table::get(listener);
+    let port = match entry.kind() {
+        Kind::Listener => Some(entry.number() as u16),
+        Kind::OtherListener => None,
+        _ => moving::listens(listener),
+    };
+    if let Some(port) = port {
+        moving::accepted(fd, port);
+    }
+    set_errno(errno);
+    fd
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn accept(
+    fd: c_int,
+    address: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
+    let at = moved(fd).and_then(Entry::aside).unwrap_or(fd);
+    // SAFETY: guaranteed by the caller.
+    accepted(fd, unsafe { real::accept(at, address, len) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn accept4(
+    fd: c_int,
+    address: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    let at = moved(fd).and_then(Entry::aside).unwrap_or(fd);
+    // SAFETY: guaranteed by the caller.
+    accepted(fd, unsafe { real::accept4(at, address, len, flags) })
+}
+
+/// Gives the own or the peer's address of a moved descriptor whose TCP connection this process does not have, from the name
+/// of the pair.
+///
+/// # Safety
+/// As for getsockname.
+unsafe fn from_name(
+    fd: c_int,
+    is_peer: bool,
+    address: *mut sockaddr,
+    len: *mut socklen_t,
+) -> Option<c_int> {
+    let (connection, flags) = moving::connection_of(borrow(fd)?)?;
+    let (own, peer) = connection.seen_from(flags & ACCEPTED != 0);
+    if address.is_null() || len.is_null() {
+        set_errno(libc::EFAULT);
+        return Some(-1);
+    }
+    // SAFETY: guaranteed by the caller.
+    unsafe { give_address(if is_peer { peer } else { own }, address, len) };
+    Some(0)
+}
+
+macro_rules! names {
+    ($($name:ident: $is_peer:expr;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name(
+                fd: c_int,
+                address: *mut sockaddr,
+                len: *mut socklen_t,
+            ) -> c_int {
+                let entry = moved(fd);
+                let aside = entry.and_then(Entry::aside);
+                if entry.is_some() && aside.is_none() {
+                    // SAFETY: guaranteed by the caller.
+                    if let Some(outcome) = unsafe { from_name(fd, $is_peer, address, len) } {
+                        return outcome;
+                    }
+                }
+                // SAFETY: guaranteed by the caller.
+                unsafe { real::$name(aside.unwrap_or(fd), address, len) }
+            }
+        )*
+    };
+}
+
+names! {
+    getsockname: false;
+    getpeername: true;
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    let Some(entry) = moved(fd) else {
+        // SAFETY: integers.
+        return unsafe { real::shutdown(fd, how) };
+    };
+    if matches!(how, libc::SHUT_WR | libc::SHUT_RDWR) {
+        table::mark(fd, ENDED);
+    }
+    // The stream first: what the peer finds at its end, it may compare with the TCP connection.
+    // SAFETY: integers.
+    let outcome = unsafe { real::shutdown(fd, how) };
+    match entry.aside() {
+        // SAFETY: integers.
+        Some(aside) => unsafe { real::shutdown(aside, how) },
+        None => outcome,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn epoll_ctl(
+    epoll: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: *mut libc::epoll_event,
+) -> c_int {
+    if operation == libc::EPOLL_CTL_ADD && table::get(fd).kind() == Kind::Fresh {
+        table::mark(fd, WATCHED);
+    }
+    // SAFETY: guaranteed by the caller.
+    unsafe { real::epoll_ctl(epoll, operation, fd, event) }
+}
+
+/// Calls on a moved descriptor that its TCP connection answers: the aside, or, if this process has none, a TCP socket that is
+/// not connected, which is made for the call.
+pub(super) fn on_tcp<T>(entry: Entry, what: impl FnOnce(c_int) -> T) -> T {
+    if let Some(aside) = entry.aside() {
+        return what(aside);
+    }
+    // SAFETY: integers.
+    let standin = unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    let outcome = what(standin);
+    super::close_really(standin);
+    outcome
+}
+
+/// Whether an option cannot be set on a moved connection, because a UNIX stream does not have it: a program then does without.
+pub(super) const fn refused(level: c_int, name: c_int) -> bool {
+    options::is_special(level, name)
+}

@@ -1,0 +1,226 @@
+//! Calls that copy or close descriptors.
+
+use std::ffi::{c_int, c_long, c_uint};
+
+use crossway_sys::real::{errno, set_errno};
+use crossway_sys::socket::twin;
+use libc::FILE;
+
+use super::{borrow, close_really, real, without_signals};
+use crate::process::owns_memory;
+use crate::table::{self, COPIED, Entry, Kind};
+use crate::{process, rendezvous};
+
+/// Forgets a descriptor that is about to be closed, and closes its aside unless another descriptor stands for it, too. A child
+/// of vfork only closes.
+fn forget(fd: c_int) {
+    let entry = table::get(fd);
+    if entry == Entry::OTHER || entry.kind() == Kind::Aside || !owns_memory() {
+        return;
+    }
+    without_signals(|| {
+        let _locked = process::lock();
+        let entry = table::get(fd);
+        table::put(fd, Entry::OTHER);
+        match entry.kind() {
+            Kind::Moved => {
+                let Some(aside) = entry.aside() else { return };
+                let mut others = table::of_kind(Kind::Moved, 0, c_int::MAX);
+                if entry.has(COPIED) && others.any(|(_, other)| other.aside() == Some(aside)) {
+                    return;
+                }
+                table::put(aside, Entry::OTHER);
+                // Before the stream, so that a reset (SO_LINGER) is there when the peer finds the end.
+                close_really(aside);
+            }
+            Kind::Listener => {
+                let mut others = table::of_kind(Kind::Listener, 0, c_int::MAX);
+                if !others.any(|(_, other)| other.number() == entry.number())
+                    && let Some(table) = rendezvous::table()
+                {
+                    table.forget_listener(entry.number() as u16);
+                }
+            }
+            _ => {}
+        }
+    });
+}
+
+/// Whether the program must not reach the descriptor, because it does not know it.
+fn is_hidden(fd: c_int) -> bool {
+    table::get(fd).kind() == Kind::Aside && borrow(fd).is_some_and(|aside| twin::is_tcp(aside))
+}
+
+/// Notes that `new` has become a copy of `old`. Returns `new`.
+pub(super) fn became(old: c_int, new: c_int) -> c_int {
+    if new < 0 || old == new || !owns_memory() {
+        return new;
+    }
+    let entry = table::get(old);
+    match entry.kind() {
+        Kind::Aside | Kind::Connecting => {
+            table::put(new, Entry::OTHER);
+        }
+        Kind::Other => {
+            if table::get(new) != Entry::OTHER {
+                table::put(new, Entry::OTHER);
+            }
+        }
+        _ => {
+            table::mark(old, COPIED);
+            table::put(new, entry.with(COPIED));
+            // A copy that exec does not close keeps the TCP connection, too.
+            if let (Some(aside), Some(new)) = (entry.aside().and_then(borrow), borrow(new))
+                && !twin::closes_on_exec(new)
+            {
+                twin::set_close_on_exec(aside, false);
+            }
+        }
+    }
+    new
+}
+
+/// Moves an aside to another number, because the program wants this one.
+fn make_room(fd: c_int) {
+    if !is_hidden(fd) || !owns_memory() {
+        return;
+    }
+    without_signals(|| {
+        let _locked = process::lock();
+        let Some(aside) = borrow(fd) else { return };
+        let Ok(new) = twin::copy_above(aside, fd, twin::closes_on_exec(aside)) else { return };
+        let new = std::os::fd::IntoRawFd::into_raw_fd(new);
+        table::put(new, Entry::new(Kind::Aside, 0, 0, 0));
+        for (moved, entry) in table::of_kind(Kind::Moved, 0, c_int::MAX) {
+            if entry.aside() == Some(fd) {
+                table::put(moved, entry.with_number(new.unsigned_abs() + 1));
+            }
+        }
+        table::put(fd, Entry::OTHER);
+        close_really(fd);
+    });
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    if table::get(fd) != Entry::OTHER {
+        if is_hidden(fd) {
+            set_errno(libc::EBADF);
+            return -1;
+        }
+        forget(fd);
+    }
+    // SAFETY: an integer.
+    unsafe { real::close(fd) }
+}
+
+/// Flag of close_range(2): only set close-on-exec (linux/close_range.h).
+const CLOSE_RANGE_CLOEXEC: c_int = 4;
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let number = |n: c_uint| c_int::try_from(n).unwrap_or(c_int::MAX);
+    if flags & CLOSE_RANGE_CLOEXEC == 0 && first <= last {
+        let known: Vec<c_int> = [Kind::Moved, Kind::Listener, Kind::Fresh, Kind::OtherListener]
+            .into_iter()
+            .flat_map(|kind| table::of_kind(kind, number(first), number(last)))
+            .map(|(fd, _)| fd)
+            .collect();
+        known.into_iter().for_each(forget);
+    }
+    // The asides that descriptors outside of the range stand for survive.
+    let mut from = first;
+    let hidden = table::of_kind(Kind::Aside, number(first), number(last)).map(|(fd, _)| fd);
+    for aside in hidden.filter(|fd| is_hidden(*fd)).map(c_int::unsigned_abs) {
+        if from < aside {
+            // SAFETY: integers.
+            let outcome = unsafe { real::close_range(from, aside - 1, flags) };
+            if outcome < 0 {
+                return outcome;
+            }
+        }
+        from = aside + 1;
+    }
+    if from > last && from > first {
+        return 0;
+    }
+    // SAFETY: integers.
+    unsafe { real::close_range(from, last, flags) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn closefrom(first: c_int) {
+    // SAFETY: integers.
+    if unsafe { close_range(first.max(0).unsigned_abs(), c_uint::MAX, 0) } < 0 {
+        let first = first.max(0);
+        super::open_descriptors().into_iter().filter(|fd| *fd >= first).for_each(|fd| {
+            // SAFETY: an integer.
+            unsafe { close(fd) };
+        });
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
+    // SAFETY: an integer.
+    became(fd, unsafe { real::dup(fd) })
+}
+
+/// Prepares that `new` is replaced by a copy of `old`.
+fn replaces(old: c_int, new: c_int) {
+    if old != new && table::get(new) != Entry::OTHER && borrow(old).is_some_and(twin::is_open) {
+        make_room(new);
+        forget(new);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
+    replaces(old, new);
+    // SAFETY: integers.
+    became(old, unsafe { real::dup2(old, new) })
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    replaces(old, new);
+    // SAFETY: integers.
+    became(old, unsafe { real::dup3(old, new, flags) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
+    if !file.is_null() {
+        let before = errno();
+        // SAFETY: an open stream, as guaranteed by the caller.
+        let fd = unsafe { libc::fileno(file) };
+        set_errno(before);
+        forget(fd);
+    }
+    // SAFETY: guaranteed by the caller.
+    unsafe { real::fclose(file) }
+}
+
+/// System calls that close or copy descriptors do the same as the functions of their names.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn syscall(
+    number: c_long,
+    a: c_long,
+    b: c_long,
+    c: c_long,
+    d: c_long,
+    e: c_long,
+    f: c_long,
+) -> c_long {
+    // SAFETY: the arguments are those of the function of that name, as guaranteed by the caller.
+    unsafe {
+        match number {
+            libc::SYS_close => close(a as c_int).into(),
+            libc::SYS_close_range => close_range(a as c_uint, b as c_uint, c as c_int).into(),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_dup2 => dup2(a as c_int, b as c_int).into(),
+            libc::SYS_dup3 => dup3(a as c_int, b as c_int, c as c_int).into(),
+            _ => real::syscall(number, a, b, c, d, e, f),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The interface to C: the functions that programs call ([`calls`], [`options`], [`sending`], [`receiving`], [`descriptors`]),
+//! and the corresponding functions of the C library ([`real`]).
+#![allow(unsafe_code)]
+
+mod calls;
+mod descriptors;
+mod options;
+mod real;
+mod receiving;
+mod sending;
+mod system;
+
+pub(crate) use system::{borrow, close_really, open_descriptors, without_signals};
+
+#[cfg_attr(test, expect(dead_code, reason = "the tests are not preloaded"))]
+/// Runs when the library is loaded, before the program starts.
+extern "C" fn start() {
+    real::find_all();
+    crate::explain::prepare();
+    crate::moving::prepare();
+    let _ = crate::process::owns_memory();
+    for fd in open_descriptors() {
+        crate::moving::adopt(fd);
+        crate::moving::listens(fd);
+    }
+    // SAFETY: functions that may run at any fork: they take no lock and allocate nothing.
+    unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_child)) };
+}
+
+extern "C" fn before_fork() {
+    crate::process::count_fork();
+}
+
+extern "C" fn in_child() {
+    crate::moving::listens_still();
+}
+
+// SAFETY: the loader calls each function in this section once, with arguments that a function without parameters ignores.
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;

@@ -1,0 +1,231 @@
+//! Calls that receive. On a moved descriptor they differ from the kernel's in what TCP does differently: a reset that the
+//! peer asked for is reported, there is no sender's address, and MSG_TRUNC discards.
+
+use std::ffi::{c_int, c_void};
+
+use crossway_sys::real::set_errno;
+use crossway_sys::socket::twin;
+use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+
+use super::{borrow, real};
+use crate::moving;
+use crate::table::{self, Entry};
+
+/// The result of a receive on a moved descriptor: where a stream ends, TCP may have a reset (SO_LINGER).
+#[cold]
+fn at_end(entry: Entry) -> ssize_t {
+    if entry.aside().and_then(borrow).is_some_and(twin::was_reset) {
+        set_errno(libc::ECONNRESET);
+        return -1;
+    }
+    0
+}
+
+#[inline]
+fn received(fd: c_int, wanted: size_t, outcome: ssize_t) -> ssize_t {
+    match table::moved(fd) {
+        Some(entry) if outcome == 0 && wanted > 0 => at_end(entry),
+        _ => outcome,
+    }
+}
+
+macro_rules! receives {
+    ($($name:ident($($arg:ident: $kind:ty),*);)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name(
+                fd: c_int,
+                bytes: *mut c_void,
+                len: size_t,
+                $($arg: $kind),*
+            ) -> ssize_t {
+                // SAFETY: guaranteed by the caller.
+                let outcome = unsafe { real::$name(fd, bytes, len, $($arg),*) };
+                if outcome == 0 { received(fd, len, outcome) } else { outcome }
+            }
+        )*
+    };
+}
+
+receives! {
+    read();
+    __read_chk(room: size_t);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: guaranteed by the caller.
+    let outcome = unsafe { real::readv(fd, parts, count) };
+    if outcome == 0 { received(fd, 1, outcome) } else { outcome }
+}
+
+/// Flags of which UNIX streams make something else than TCP does.
+const DIFFERENT: c_int = libc::MSG_TRUNC | libc::MSG_ERRQUEUE;
+
+/// Receives with one of these flags.
+///
+/// # Safety
+/// As for recv.
+#[cold]
+unsafe fn receive_different(
+    fd: c_int,
+    entry: Entry,
+    bytes: *mut c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        // The TCP connection has no errors: nothing was sent on it.
+        let aside = entry.aside().unwrap_or(fd);
+        // SAFETY: guaranteed by the caller.
+        return unsafe { real::recv(aside, bytes, len, flags | libc::MSG_DONTWAIT) };
+    }
+    let mut discarded = [0_u8; 16_384];
+    let len = len.min(discarded.len());
+    let (to, flags) = (discarded.as_mut_ptr().cast(), flags & !libc::MSG_TRUNC);
+    // SAFETY: the buffer has that room.
+    let outcome = unsafe { real::recv(fd, to, len, flags) };
+    if outcome == 0 && len > 0 { at_end(entry) } else { outcome }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn recv(
+    fd: c_int,
+    bytes: *mut c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
+    if flags & DIFFERENT != 0
+        && let Some(entry) = table::moved(fd)
+    {
+        // SAFETY: guaranteed by the caller.
+        return unsafe { receive_different(fd, entry, bytes, len, flags) };
+    }
+    // SAFETY: guaranteed by the caller.
+    let outcome = unsafe { real::recv(fd, bytes, len, flags) };
+    if outcome == 0 { received(fd, len, outcome) } else { outcome }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __recv_chk(
+    fd: c_int,
+    bytes: *mut c_void,
+    len: size_t,
+    room: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // The original ends the program if there is not enough room.
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        if len > room || table::moved(fd).is_none() {
+            real::__recv_chk(fd, bytes, len, room, flags)
+        } else {
+            recv(fd, bytes, len, flags)
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn recvfrom(
+    fd: c_int,
+    bytes: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_len: *mut socklen_t,
+) -> ssize_t {
+    if table::moved(fd).is_none() {
+        // SAFETY: guaranteed by the caller.
+        return unsafe { real::recvfrom(fd, bytes, len, flags, from, from_len) };
+    }
+    // SAFETY: guaranteed by the caller.
+    let outcome = unsafe { recv(fd, bytes, len, flags) };
+    if outcome >= 0 && !from.is_null() && !from_len.is_null() {
+        // SAFETY: guaranteed by the caller.
+        unsafe { *from_len = 0 };
+    }
+    outcome
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __recvfrom_chk(
+    fd: c_int,
+    bytes: *mut c_void,
+    len: size_t,
+    room: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_len: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        if len > room || table::moved(fd).is_none() {
+            real::__recvfrom_chk(fd, bytes, len, room, flags, from, from_len)
+        } else {
+            recvfrom(fd, bytes, len, flags, from, from_len)
+        }
+    }
+}
+
+/// Registers the descriptors in a received message that are ends of pairs.
+///
+/// # Safety
+/// `message` has been filled in by recvmsg.
+unsafe fn adopt_received(message: &msghdr) {
+    // SAFETY: filled in by the kernel; the macros stay within the control data.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        while let Some(part) = header.as_ref() {
+            if part.cmsg_level == libc::SOL_SOCKET && part.cmsg_type == libc::SCM_RIGHTS {
+                let data = libc::CMSG_DATA(part).cast::<c_int>();
+                let room = part.cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                for n in 0..room / size_of::<c_int>() {
+                    let fd = data.add(n).read_unaligned();
+                    if table::get(fd) != Entry::OTHER {
+                        table::put(fd, Entry::OTHER);
+                    }
+                    moving::adopt(fd);
+                }
+            }
+            header = libc::CMSG_NXTHDR(message, part);
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    let Some(entry) = table::moved(fd).filter(|_| !message.is_null()) else {
+        // SAFETY: guaranteed by the caller.
+        let outcome = unsafe { real::recvmsg(fd, message, flags) };
+        // SAFETY: a message that was received without an error is readable.
+        if outcome >= 0 && unsafe { (*message).msg_controllen } > 0 {
+            let errno = crossway_sys::real::errno();
+            // SAFETY: as above.
+            unsafe { adopt_received(&*message) };
+            set_errno(errno);
+        }
+        return outcome;
+    };
+    // SAFETY: not NULL, and readable and writable as guaranteed by the caller.
+    unsafe {
+        let mut plain = *message;
+        plain.msg_name = std::ptr::null_mut();
+        plain.msg_namelen = 0;
+        let outcome = if flags & DIFFERENT != 0 {
+            let first = plain.msg_iov.as_ref();
+            let (bytes, len) = first.map_or((std::ptr::null_mut(), 0), |p| (p.iov_base, p.iov_len));
+            plain.msg_controllen = 0;
+            receive_different(fd, entry, bytes, len, flags)
+        } else {
+            real::recvmsg(fd, &mut plain, flags)
+        };
+        if outcome < 0 {
+            return outcome;
+        }
+        (*message).msg_namelen = 0;
+        (*message).msg_controllen = plain.msg_controllen;
+        (*message).msg_flags = plain.msg_flags;
+        let wanted = plain.msg_iov.as_ref().map_or(0, |part| part.iov_len);
+        if outcome == 0 && wanted > 0 { at_end(entry) } else { outcome }
+    }
+}

@@ -1,0 +1,175 @@
+//! Calls that send. On a moved descriptor they differ from the kernel's in what TCP does differently: the first bytes after
+//! the peer's end are accepted, an address is ignored, and so is control data.
+
+use std::ffi::{c_int, c_short, c_void};
+
+use crossway_sys::Errno;
+use crossway_sys::real::{errno, set_errno};
+use crossway_sys::socket::twin;
+use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+
+use super::{borrow, real};
+use crate::table::{self, ENDED, Entry, PARDONED};
+
+/// What a failed send on a moved descriptor becomes.
+enum Verdict {
+    /// As it is.
+    Failed,
+    /// As it is, with the signal that the program expects.
+    Signalled,
+    /// TCP would have accepted all bytes.
+    Accepted,
+}
+
+fn judge(fd: c_int, entry: Entry) -> Verdict {
+    if errno() != libc::EPIPE {
+        return Verdict::Failed;
+    }
+    let Some(socket) = borrow(fd) else { return Verdict::Failed };
+    if entry.has(ENDED) {
+        return Verdict::Signalled;
+    }
+    // The peer has closed without reading everything: TCP reports the reset once, without a signal.
+    if twin::pending_error(socket) == Some(Errno::CONNRESET) {
+        table::mark(fd, PARDONED);
+        set_errno(libc::ECONNRESET);
+        return Verdict::Failed;
+    }
+    let mut wanted = libc::pollfd { fd, events: 0, revents: 0 };
+    // SAFETY: one structure, which outlives the call.
+    unsafe { libc::poll(&mut wanted, 1, 0) };
+    let has_closed = wanted.revents & libc::POLLHUP as c_short != 0;
+    if has_closed && entry.has(PARDONED) {
+        set_errno(libc::EPIPE);
+        return Verdict::Signalled;
+    }
+    // A peer that has only shut down receiving is sent to for ever.
+    if has_closed {
+        table::mark(fd, PARDONED);
+    }
+    Verdict::Accepted
+}
+
+/// Sends on a moved descriptor. `quietly` sends without SIGPIPE; `loudly` is the call as the program makes it, `len` what it
+/// sends.
+fn send_moved(
+    fd: c_int,
+    entry: Entry,
+    len: usize,
+    quietly: impl FnOnce() -> ssize_t,
+    loudly: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let before = errno();
+    let outcome = quietly();
+    if outcome >= 0 {
+        return outcome;
+    }
+    if errno() == libc::ENOTSOCK {
+        // Another file has this number, whose close this library has not seen.
+        table::replace(fd, entry, Entry::OTHER);
+        return loudly();
+    }
+    match judge(fd, entry) {
+        Verdict::Failed => outcome,
+        Verdict::Signalled => loudly(),
+        Verdict::Accepted => {
+            set_errno(before);
+            len.cast_signed()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssize_t {
+    // SAFETY: guaranteed by the caller.
+    let loudly = || unsafe { real::write(fd, bytes, len) };
+    let Some(entry) = table::moved(fd) else { return loudly() };
+    // SAFETY: as above.
+    let quietly = || unsafe { real::send(fd, bytes, len, libc::MSG_NOSIGNAL) };
+    send_moved(fd, entry, len, quietly, loudly)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn send(
+    fd: c_int,
+    bytes: *const c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: guaranteed by the caller.
+    let loudly = || unsafe { real::send(fd, bytes, len, flags) };
+    let Some(entry) = table::moved(fd) else { return loudly() };
+    // SAFETY: as above.
+    let quietly = || unsafe { real::send(fd, bytes, len, flags | libc::MSG_NOSIGNAL) };
+    send_moved(fd, entry, len, quietly, loudly)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sendto(
+    fd: c_int,
+    bytes: *const c_void,
+    len: size_t,
+    flags: c_int,
+    to: *const sockaddr,
+    to_len: socklen_t,
+) -> ssize_t {
+    if table::moved(fd).is_some() {
+        // SAFETY: guaranteed by the caller.
+        return unsafe { send(fd, bytes, len, flags) };
+    }
+    // SAFETY: guaranteed by the caller.
+    unsafe { real::sendto(fd, bytes, len, flags, to, to_len) }
+}
+
+/// The kernel's maximum number of parts per call (UIO_MAXIOV).
+const MOST_PARTS: usize = 1024;
+
+/// The number of bytes in a message that could not be sent because the peer has ended; 0 for any other outcome.
+fn failed_len(outcome: ssize_t, message: &msghdr) -> usize {
+    let count = message.msg_iovlen as usize;
+    if outcome >= 0 || errno() != libc::EPIPE || message.msg_iov.is_null() || count > MOST_PARTS {
+        return 0;
+    }
+    // SAFETY: the kernel has read the parts of the message without EFAULT.
+    let parts = unsafe { std::slice::from_raw_parts(message.msg_iov, count) };
+    parts.iter().map(|part| part.iov_len).sum()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: guaranteed by the caller.
+    let loudly = || unsafe { real::writev(fd, parts, count) };
+    let (Some(entry), Ok(number)) = (table::moved(fd), usize::try_from(count)) else {
+        return loudly();
+    };
+    // SAFETY: msghdr is plain data, for which all zeros is a valid value.
+    let mut message: msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.cast_mut();
+    message.msg_iovlen = number as _;
+    if number > MOST_PARTS {
+        // The error that writev reports for too many parts differs from that of sendmsg.
+        return loudly();
+    }
+    // SAFETY: guaranteed by the caller.
+    let outcome = unsafe { real::sendmsg(fd, &message, libc::MSG_NOSIGNAL) };
+    send_moved(fd, entry, failed_len(outcome, &message), || outcome, loudly)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    let Some(entry) = table::moved(fd).filter(|_| !message.is_null()) else {
+        // SAFETY: guaranteed by the caller.
+        return unsafe { real::sendmsg(fd, message, flags) };
+    };
+    // SAFETY: not NULL, and readable as guaranteed by the caller.
+    let mut plain = unsafe { *message };
+    plain.msg_name = std::ptr::null_mut();
+    plain.msg_namelen = 0;
+    plain.msg_control = std::ptr::null_mut();
+    plain.msg_controllen = 0;
+    // SAFETY: as above; the copy lives through the call.
+    let outcome = unsafe { real::sendmsg(fd, &plain, flags | libc::MSG_NOSIGNAL) };
+    let len = failed_len(outcome, &plain);
+    // SAFETY: as above.
+    send_moved(fd, entry, len, || outcome, || unsafe { real::sendmsg(fd, &plain, flags) })
+}

@@ -1,0 +1,111 @@
+//! Calls on descriptors by their numbers, past the functions of this library.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+use crossway_sys::real::{errno, set_errno};
+use libc::{sockaddr, socklen_t};
+
+use super::real;
+
+/// Borrows a descriptor for a call; `None` if it is negative.
+pub(crate) fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
+    // SAFETY: not -1. By the time of the call, the number may be closed or reused, like any number that a program passes;
+    // nothing here relies on more than the result of the call.
+    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// Closes a descriptor, whatever the table says of it. Leaves errno as it was.
+pub(crate) fn close_really(fd: c_int) {
+    let before = errno();
+    // SAFETY: closing a number does not affect memory.
+    unsafe { real::close(fd) };
+    set_errno(before);
+}
+
+/// The descriptors that are open in this process.
+pub(crate) fn open_descriptors() -> Vec<c_int> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Runs a function with all signals blocked, so that no signal handler interrupts the function.
+pub(crate) fn without_signals<T>(what: impl FnOnce() -> T) -> T {
+    let mut all = MaybeUninit::uninit();
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: both sets outlive the calls, and the first is filled before it is used.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let outcome = what();
+    // SAFETY: filled by the call above, which cannot fail with these arguments.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    outcome
+}
+
+/// The Internet address behind a pointer; `None` if it is NULL, too short or of another family.
+///
+/// # Safety
+/// `pointer` is NULL, or points to `len` readable bytes.
+pub(super) unsafe fn internet_address(
+    pointer: *const sockaddr,
+    len: socklen_t,
+) -> Option<SocketAddr> {
+    if pointer.is_null() || (len as usize) < size_of::<libc::sockaddr_in>() {
+        return None;
+    }
+    // SAFETY: long enough for the family, and for the structure of the family that is read.
+    unsafe {
+        match c_int::from(pointer.cast::<u16>().read_unaligned()) {
+            libc::AF_INET => {
+                let four = pointer.cast::<libc::sockaddr_in>().read_unaligned();
+                let ip = std::net::Ipv4Addr::from(u32::from_be(four.sin_addr.s_addr));
+                Some(SocketAddr::new(ip.into(), u16::from_be(four.sin_port)))
+            }
+            libc::AF_INET6 if len as usize >= size_of::<libc::sockaddr_in6>() => {
+                let six = pointer.cast::<libc::sockaddr_in6>().read_unaligned();
+                let ip = std::net::Ipv6Addr::from(six.sin6_addr.s6_addr);
+                Some(SocketAddr::new(ip.into(), u16::from_be(six.sin6_port)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Writes as much of an address as fits to the program's buffer, and its full length to `len`.
+///
+/// # Safety
+/// Both pointers are writable; the buffer is as long as `len` says.
+pub(super) unsafe fn give_address(address: SocketAddr, to: *mut sockaddr, len: *mut socklen_t) {
+    let give = |raw: *const u8, full: usize| {
+        // SAFETY: guaranteed by the caller; `raw` is readable for `full` bytes.
+        unsafe {
+            std::ptr::copy_nonoverlapping(raw, to.cast(), full.min(*len as usize));
+            *len = full as socklen_t;
+        }
+    };
+    match address {
+        SocketAddr::V4(four) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as u16,
+                sin_port: four.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from(*four.ip()).to_be() },
+                sin_zero: [0; 8],
+            };
+            give((&raw const raw).cast(), size_of_val(&raw));
+        }
+        SocketAddr::V6(six) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as u16,
+                sin6_port: six.port().to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr { s6_addr: six.ip().octets() },
+                sin6_scope_id: six.scope_id(),
+            };
+            give((&raw const raw).cast(), size_of_val(&raw));
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! Moves a new connection: what the connecting and the accepting program's library do before the programs see it.
+
+use std::ffi::c_int;
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::socket::twin;
+use crossway_sys::socket::{self, SocketType};
+use crossway_sys::{proc, random};
+
+use crate::name::Connection;
+use crate::rendezvous::{self, Claim, Note, Offer, Search};
+use crate::table::{self, ACCEPTED, COPIED, Entry, Kind, SPECIAL, WATCHED};
+use crate::{explain, ffi, process};
+
+/// How long a blocking connect waits for the other program to accept. The connection is established then, so a program that
+/// connects and accepts in one thread merely loses this time, and only until its listener is known to be slow.
+const PATIENCE: Duration = Duration::from_millis(30);
+/// The same for a non-blocking connect.
+const HASTE: Duration = Duration::from_millis(10);
+/// How long the other program may take between claiming and deciding, which are a few system calls.
+const DECISION: Duration = Duration::from_millis(5);
+
+/// How long an accepting program waits for one that announced a connection to write its addresses.
+const ANNOUNCED: Duration = Duration::from_millis(10);
+/// How often it looks.
+const PAUSE: Duration = Duration::from_micros(10);
+
+/// How long all of these are instead, for tests on loaded machines.
+const PATIENCE_VARIABLE: &str = "CROSSWAY_RUN_PATIENCE_MS";
+
+fn patience(otherwise: Duration) -> Duration {
+    static SET: OnceLock<Option<u64>> = OnceLock::new();
+    let set = SET.get_or_init(|| std::env::var(PATIENCE_VARIABLE).ok()?.parse().ok());
+    set.map_or(otherwise, Duration::from_millis)
+}
+
+/// Reads the environment before the program can change it.
+pub(crate) fn prepare() {
+    let _ = (patience(PATIENCE), rendezvous::table());
+}
+
+/// The lowest number for asides: high enough that programs do not meet them, and within the limit of descriptors, of which the
+/// program keeps three quarters. `None` if the limit is low, because a program may need all of it.
+fn above() -> Option<c_int> {
+    match proc::descriptor_limit() {
+        ..1024 => None,
+        limit @ ..16_384 => c_int::try_from(limit / 4 * 3).ok(),
+        _ => Some(8192),
+    }
+}
+
+/// Why a connection is not moved.
+type Reason = &'static str;
+
+/// Says what became of a connection.
+fn explain(end: &str, connecting: Option<SocketAddr>, accepting: SocketAddr, why: &dyn Display) {
+    explain::say(end, connecting, accepting, &format_args!("TCP: {why}"));
+}
+
+const MOVED: &str = "a UNIX stream pair in place of TCP: both programs run with crossway run";
+
+/// Connects a socket with `real`, and moves its connection if the other end can do so, too. Returns the result of `real`, with
+/// its errno.
+pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -> c_int {
+    let fresh = table::get(fd);
+    let to = twin::plain(to);
+    let Some(table) = rendezvous::table() else { return real() };
+    let Some((listener, own_alone)) = table.find_listener(to.port()) else {
+        if explain::is_wanted() && (to.ip().is_loopback()) {
+            let why = "no program that runs with crossway run listens there";
+            explain("connects", None, to, &why);
+        }
+        return real();
+    };
+    let refused = |why: Reason| explain("connects", None, to, &why);
+    let prepared = without_errno(|| Prepared::new(fd, fresh, own_alone));
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(why) => {
+            refused(why);
+            return real();
+        }
+    };
+    let offer = without_errno(|| table.announce(listener, to.port(), &prepared.note));
+    let Some(offer) = offer else {
+        refused("the listener was slow to accept lately, or is in another network");
+        return real();
+    };
+    let connecting = Entry::new(Kind::Connecting, 0, fresh.number(), 0);
+    if !table::replace(fd, fresh, connecting) {
+        return real();
+    }
+    let outcome = real();
+    let errno = crossway_sys::real::errno();
+    let waits = !prepared.is_nonblocking;
+    if outcome == 0 || errno == libc::EINPROGRESS {
+        let ends = ffi::borrow(fd).and_then(twin::ends);
+        if let Err(why) = prepared.settle(fd, connecting, offer, waits) {
+            explain("connects", ends.map(|(own, _)| own), to, &why);
+            table::replace(fd, connecting, Entry::OTHER);
+        }
+    } else {
+        // The program may try again with the same socket.
+        drop(offer);
+        table::replace(fd, connecting, fresh);
+    }
+    crossway_sys::real::set_errno(errno);
+    outcome
+}
+
+fn without_errno<T>(what: impl FnOnce() -> T) -> T {
+    let errno = crossway_sys::real::errno();
+    let outcome = what();
+    crossway_sys::real::set_errno(errno);
+    outcome
+}
+
+/// What a connecting program needs in any case, so that nothing can fail once the other end has decided.
+struct Prepared {
+    note: Note,
+    /// Listens for the UNIX stream.
+    mailbox: OwnedFd,
+    /// Holds a number for the UNIX stream.
+    place: OwnedFd,
+    aside: OwnedFd,
+    is_nonblocking: bool,
+}
+
+impl Prepared {
+    fn new(fd: c_int, fresh: Entry, own_alone: bool) -> Result<Self, Reason> {
+        let socket = ffi::borrow(fd).ok_or("not a descriptor")?;
+        if !process::owns_memory() {
+            return Err("a child of vfork connects");
+        }
+        check(socket, fresh)?;
+        if own_alone && is_single_threaded() {
+            return Err("both ends belong to one thread");
+        }
+        let network = twin::network(socket).map_err(|_| "the kernel is older than 5.14")?;
+        let from = above().ok_or("the limit of descriptors is below 1,024")?;
+        let full = "no descriptor is free";
+        let aside = twin::copy_above(socket, from, true).map_err(|_| full)?;
+        let place = twin::copy_above(socket, from, true).map_err(|_| full)?;
+        let mailbox = socket::unix(SocketType::Stream).map_err(|_| full)?;
+        let named = socket::bind(&mailbox, &socket::unnamed_address(), "")
+            .and_then(|()| socket::listen(&mailbox, 4))
+            .and_then(|()| socket::set_nonblocking(&mailbox))
+            .and_then(|()| socket::local_address(&mailbox));
+        let name = named.ok().and_then(|address| socket::abstract_name(&address));
+        let name = name.and_then(|name| name.try_into().ok());
+        let note = Note {
+            network,
+            secret: random::unguessable().map_err(|_| "no random number")?,
+            mailbox: name.ok_or("no UNIX socket")?,
+            six: twin::is_six(socket),
+        };
+        let is_nonblocking = twin::is_nonblocking(socket);
+        Ok(Self { note, mailbox, place, aside, is_nonblocking })
+    }
+
+    /// Waits until the other program has accepted the connection, and moves it.
+    fn settle(
+        self,
+        fd: c_int,
+        connecting: Entry,
+        mut offer: Offer<'_>,
+        waits: bool,
+    ) -> Result<(), Reason> {
+        let socket = ffi::borrow(fd).ok_or("not a descriptor")?;
+        if !twin::is_established(socket) {
+            return Err("the connection was not established at once");
+        }
+        let (own, peer) = twin::ends(socket).ok_or("the connection has ended")?;
+        if !twin::stays_local(own.ip(), peer.ip()) {
+            return Err("the other end is on another host");
+        }
+        if !offer.wait(own, peer) {
+            return Err("connect took too long");
+        }
+        let until = Instant::now() + patience(if waits { PATIENCE } else { HASTE });
+        // TCP does not wake this: the other program's end is seen at the deadline at the latest.
+        let came = wait_ready(&self.mailbox, Interest::Readable, Some(until)).unwrap_or(false);
+        let decision = Instant::now() + patience(DECISION);
+        while came && !offer.is_agreed() && Instant::now() < decision {
+            std::thread::yield_now();
+        }
+        if !offer.is_agreed() && offer.withdraw() {
+            offer.judge(came);
+            return Err(
+                "the other program did not accept in time, or does not run with crossway run",
+            );
+        }
+        offer.judge(true);
+        let Self { note, mailbox, place, aside, .. } = self;
+        drop(place);
+        let Some(end) = receive(&mailbox, note.secret) else {
+            // Another thread has taken the last descriptor, or the other program was killed.
+            socket::shutdown_send(socket);
+            socket::shutdown_recv(socket);
+            return Err("the UNIX stream was lost, so the connection ends");
+        };
+        let _ = twin::take_over(&aside, &end);
+        put(fd, connecting, end, aside, 0);
+        explain::say("connects", Some(own), peer, &MOVED);
+        Ok(())
+    }
+}
+
+/// Accepts the UNIX stream that the other program has connected, by its secret; any other one is closed.
+fn receive(mailbox: &OwnedFd, secret: u64) -> Option<OwnedFd> {
+    loop {
+        let end = twin::accept_now(mailbox).ok()?;
+        let name = socket::peer_address(&end).ok().and_then(|a| socket::abstract_name(&a));
+        let shown = name.and_then(|name| Connection::of(&name)).map(|(_, secret)| secret);
+        if shown == Some(secret) && is_of_this_user(&end) {
+            return Some(end);
+        }
+    }
+}
+
+fn is_of_this_user(end: impl AsFd) -> bool {
+    socket::peer_credentials(end).is_ok_and(|peer| peer.uid == proc::effective_user())
+}
+
+fn is_single_threaded() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
+}
+
+/// Whether nothing but its number refers to the socket, so that it can be replaced without anybody noticing.
+fn check(socket: BorrowedFd<'_>, fresh: Entry) -> Result<(), Reason> {
+    if fresh.number() != process::forks() {
+        return Err("a child process has the socket, too");
+    }
+    for (flag, why) in [
+        (COPIED, "there are copies of the descriptor"),
+        (WATCHED, "the socket was registered with epoll before it was connected"),
+        (SPECIAL, "the socket has an option that only TCP provides"),
+    ] {
+        if fresh.has(flag) {
+            return Err(why);
+        }
+    }
+    if !twin::is_tcp(socket) {
+        return Err("the socket is not a TCP socket");
+    }
+    if twin::raises_signals(socket) {
+        return Err("the socket raises signals");
+    }
+    Ok(())
+}
+
+/// Puts one end of a pair in the place of a TCP socket whose entry still is `old`. If the program has closed it meanwhile, both
+/// are closed.
+fn put(fd: c_int, old: Entry, end: OwnedFd, aside: OwnedFd, flags: u8) {
+    ffi::without_signals(|| {
+        let _locked = process::lock();
+        let Some(socket) = ffi::borrow(fd) else { return };
+        if table::get(fd) != old {
+            return;
+        }
+        let closes = twin::closes_on_exec(socket);
+        twin::set_close_on_exec(&aside, closes);
+        let inode = twin::inode(&end);
+        if twin::put_at(&end, fd, closes).is_err() {
+            return;
+        }
+        let number = aside.into_raw_fd();
+        table::put(number, Entry::new(Kind::Aside, 0, 0, 0));
+        let number = number.unsigned_abs() + 1;
+        table::put(fd, Entry::new(Kind::Moved, flags, number, inode));
+    });
+}
+
+/// Moves the connection that a listening socket with this port has just accepted as `fd`, if its other end offers it.
+pub(crate) fn accepted(fd: c_int, port: u16) {
+    let Some(table) = rendezvous::table().filter(|table| table.expects(port)) else { return };
+    if !process::owns_memory() {
+        return;
+    }
+    let Some(socket) = ffi::borrow(fd) else { return };
+    let (Some((own, peer)), Ok(network)) = (twin::ends(socket), twin::network(socket)) else {
+        return;
+    };
+    if !twin::stays_local(own.ip(), peer.ip()) {
+        return;
+    }
+    let limit = patience(ANNOUNCED);
+    let until = Instant::now() + limit;
+    let claim = loop {
+        match table.claim(network, peer, own, limit) {
+            Search::Found(claim) => break claim,
+            // The connecting program needs a few microseconds, but may have lost its CPU to this one.
+            Search::Announced if Instant::now() < until => std::thread::sleep(PAUSE),
+            Search::Announced | Search::None => return,
+        }
+    };
+    if let Err(why) = take(fd, socket, &claim, own, peer) {
+        explain("accepts", Some(peer), own, &why);
+    } else {
+        explain::say("accepts", Some(peer), own, &MOVED);
+    }
+}
+
+fn take(
+    fd: c_int,
+    socket: BorrowedFd<'_>,
+    claim: &Claim<'_>,
+    own: SocketAddr,
+    peer: SocketAddr,
+) -> Result<(), Reason> {
+    if twin::raises_signals(socket) {
+        return Err("the socket raises signals");
+    }
+    let from = above().ok_or("the limit of descriptors is below 1,024")?;
+    let families = u8::from(twin::is_six(socket)) | u8::from(claim.note.six) << 1;
+    let name = Connection { accepted: own, connecting: peer, families }.name(claim.note.secret);
+    let failed = |_| "no UNIX stream, or no descriptor is free";
+    let name = socket::abstract_address(&name).map_err(failed)?;
+    let mailbox = socket::abstract_address(&claim.note.mailbox).map_err(failed)?;
+    let end = socket::unix(SocketType::Stream).map_err(failed)?;
+    socket::bind(&end, &name, "").map_err(failed)?;
+    socket::set_nonblocking(&end).map_err(failed)?;
+    let aside = twin::copy_above(socket, from, true).map_err(|_| "no descriptor is free")?;
+    socket::connect(&end, &mailbox).map_err(|_| "the other program has withdrawn")?;
+    if !is_of_this_user(&end) {
+        return Err("the other program belongs to another user");
+    }
+    if !twin::is_nonblocking(socket) {
+        socket::set_waiting(&end, true).map_err(|_| "ioctl failed")?;
+    }
+    twin::take_over(socket, &end).map_err(|_| "an option could not be set")?;
+    let old = table::get(fd);
+    if !claim.agree() {
+        return Err("the other program has withdrawn");
+    }
+    put(fd, old, end, aside, ACCEPTED);
+    Ok(())
+}
+
+/// Registers a descriptor that this process did not move itself, if it is an end of a pair: inherited across exec, or received
+/// from another process.
+pub(crate) fn adopt(fd: c_int) {
+    let Some(socket) = ffi::borrow(fd) else { return };
+    if table::get(fd).kind() == Kind::Moved || !proc::is_unix_socket(socket) {
+        return;
+    }
+    let Some((connection, flags)) = connection_of(socket) else { return };
+    // The TCP connection may have come along.
+    let (own, peer) = connection.seen_from(flags & ACCEPTED != 0);
+    let ends = (twin::plain(own), twin::plain(peer));
+    let aside = above().and_then(|from| {
+        let all = ffi::open_descriptors().into_iter().filter(|at| *at >= from);
+        all.filter_map(|at| ffi::borrow(at).map(|socket| (at, socket)))
+            .find(|(_, socket)| twin::is_tcp(socket) && twin::ends(socket) == Some(ends))
+    });
+    let number = aside.map_or(0, |(at, _)| {
+        table::put(at, Entry::new(Kind::Aside, 0, 0, 0));
+        at.unsigned_abs() + 1
+    });
+    // Another copy may have been adopted before.
+    table::put(fd, Entry::new(Kind::Moved, flags | COPIED, number, twin::inode(socket)));
+}
+
+/// The TCP connection that an end of a pair stands for, and [`ACCEPTED`] if it is the accepted one.
+pub(crate) fn connection_of(socket: BorrowedFd<'_>) -> Option<(Connection, u8)> {
+    let named = |address: Result<socket::Address, _>| {
+        Connection::of(&socket::abstract_name(&address.ok()?)?).map(|(connection, _)| connection)
+    };
+    if let Some(connection) = named(socket::local_address(socket)) {
+        return Some((connection, ACCEPTED));
+    }
+    named(socket::peer_address(socket)).map(|connection| (connection, 0))
+}
+
+/// Notes a socket that has begun to listen, or that accepts without being known to listen. Returns its port if it is a TCP
+/// socket whose connections can be moved.
+pub(crate) fn listens(fd: c_int) -> Option<u16> {
+    let before = table::get(fd);
+    let socket = ffi::borrow(fd)?;
+    if !twin::is_listening(socket) {
+        return None;
+    }
+    let port = twin::local_port(socket).filter(|_| twin::is_tcp(socket) && !before.has(SPECIAL));
+    let (Some(port), Ok(network)) = (port, twin::network(socket)) else {
+        table::put(fd, Entry::new(Kind::OtherListener, 0, 0, 0));
+        return None;
+    };
+    if let Some(table) = rendezvous::table().filter(|_| process::owns_memory()) {
+        table::put(fd, Entry::new(Kind::Listener, before.flags(), port.into(), 0));
+        table.note_listener(port, network);
+    }
+    Some(port)
+}
+
+/// Notes the listeners of this process again, which was forked.
+pub(crate) fn listens_still() {
+    for (fd, _) in table::of_kind(Kind::Listener, 0, c_int::MAX) {
+        listens(fd);
+    }
+}

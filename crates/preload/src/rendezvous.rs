@@ -1,0 +1,498 @@
+//! Where the two ends of a new TCP connection find each other: a table in memory that all programs of this user share which run
+//! with this library.
+//!
+//! A listener's process notes the port. A program that connects to a noted port first announces that (*connecting*), then writes
+//! the connection's addresses (*waiting*) and waits for a short time. The program that accepts the connection finds it by its
+//! addresses and takes it (*claimed*), connects a UNIX stream to the other one, and decides (*agreed*). Until then, either can
+//! withdraw by changing the state, and then both stay with TCP.
+//!
+//! Every step is one exchange of a word that contains the state and a count of the slot's uses, so that no process has to be
+//! alive for another one to go on.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossway_sys::clock::monotonic_ns;
+use crossway_sys::lease::private_folder;
+use crossway_sys::proc;
+use crossway_sys::words::SharedWords;
+
+/// Connections that can be decided at once, and listeners that can be noted.
+const SLOTS: usize = 256;
+const LISTENERS: usize = 256;
+
+// The layout, in words. Its version is in the file's name.
+const FILE: &str = "run-1.table";
+const SLOT_STATES: usize = 0;
+const LISTENER_STATES: usize = SLOT_STATES + SLOTS;
+const SLOT_CONTENTS: usize = LISTENER_STATES + LISTENERS;
+const SLOT_LEN: usize = 16;
+const LISTENER_CONTENTS: usize = SLOT_CONTENTS + SLOTS * SLOT_LEN;
+const LISTENER_LEN: usize = 4;
+const WORDS: usize = LISTENER_CONTENTS + LISTENERS * LISTENER_LEN;
+
+// The words of a slot.
+const NETWORK: usize = 0;
+const SINCE: usize = 1;
+const SECRET: usize = 2;
+const MAILBOX: usize = 3;
+const ENDS: usize = 4; // six words: the connecting end and the accepting end
+const FAMILY: usize = 10;
+// The words of a listener.
+const OF_NETWORK: usize = 0;
+const NOT_BEFORE: usize = 1;
+const MISSES: usize = 2;
+
+/// A slot that has been used for this long belongs to a program that was killed or hangs in connect.
+const STALE_NS: u64 = 5_000_000_000;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum State {
+    Free = 0,
+    Writing = 1,
+    Connecting = 2,
+    Waiting = 3,
+    Claimed = 4,
+    Agreed = 5,
+}
+
+/// A slot's word: state, port, and count of uses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Mark(u64);
+
+impl Mark {
+    fn new(state: State, port: u16, uses: u64) -> Self {
+        Self(state as u64 | u64::from(port) << 8 | uses << 24)
+    }
+
+    fn is(self, state: State) -> bool {
+        self.0 & 0xff == state as u64
+    }
+
+    fn port(self) -> u16 {
+        (self.0 >> 8) as u16
+    }
+
+    fn to(self, state: State) -> Self {
+        Self(self.0 & !0xff | state as u64)
+    }
+
+    fn next(self, port: u16) -> Self {
+        Self::new(State::Writing, port, (self.0 >> 24).wrapping_add(1) & 0xff_ffff_ffff)
+    }
+}
+
+/// The table.
+pub(crate) struct Table {
+    words: SharedWords,
+}
+
+/// The table of this user; `None` if it cannot be used.
+pub(crate) fn table() -> Option<&'static Table> {
+    static TABLE: OnceLock<Option<Table>> = OnceLock::new();
+    static OWNER: OnceLock<u32> = OnceLock::new();
+    let owner = *OWNER.get_or_init(proc::effective_user);
+    // A program that has changed its user must not take part in the former user's connections.
+    let table = TABLE.get_or_init(open).as_ref()?;
+    (proc::effective_user() == owner).then_some(table)
+}
+
+fn open() -> Option<Table> {
+    let path = private_folder().ok()?.join(FILE);
+    SharedWords::in_file(&path, WORDS).ok().map(|words| Table { words })
+}
+
+/// The two ends of a connection in the order connecting, accepting, as words.
+fn as_words(connecting: SocketAddr, accepting: SocketAddr) -> [u64; 6] {
+    let mut words = [0; 6];
+    for (n, end) in [connecting, accepting].into_iter().enumerate() {
+        let ip = match end.ip() {
+            IpAddr::V4(four) => four.to_ipv6_mapped(),
+            IpAddr::V6(six) => six,
+        };
+        let bits = Ipv6Addr::to_bits(ip);
+        words[3 * n] = (bits >> 64) as u64;
+        words[3 * n + 1] = bits as u64;
+        words[3 * n + 2] = end.port().into();
+    }
+    words
+}
+
+/// What one program wants the other one to know about their connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// The network namespace.
+    pub(crate) network: u64,
+    /// Proves that the other program has read this table.
+    pub(crate) secret: u64,
+    /// The abstract name, of 5 bytes, at which the connecting program expects the UNIX stream.
+    pub(crate) mailbox: [u8; 5],
+    /// Whether the connecting end is an IPv6 socket.
+    pub(crate) six: bool,
+}
+
+/// A connecting program's use of a slot; freed on drop.
+pub(crate) struct Offer<'a> {
+    table: &'a Table,
+    slot: usize,
+    mark: Mark,
+    listener: usize,
+}
+
+/// An accepting program's use of a slot.
+pub(crate) struct Claim<'a> {
+    table: &'a Table,
+    slot: usize,
+    mark: Mark,
+    pub(crate) note: Note,
+}
+
+/// The result of a search for a connection.
+pub(crate) enum Search<'a> {
+    /// Its connecting program offers to move it.
+    Found(Claim<'a>),
+    /// It may be among those that are being connected at this moment.
+    Announced,
+    /// Its connecting program does not run with this library, or does not offer it.
+    None,
+}
+
+impl Table {
+    fn state(&self, slot: usize) -> &AtomicU64 {
+        self.words.word(SLOT_STATES + slot)
+    }
+
+    fn content(&self, slot: usize, word: usize) -> &AtomicU64 {
+        self.words.word(SLOT_CONTENTS + slot * SLOT_LEN + word)
+    }
+
+    fn listener(&self, at: usize, word: usize) -> &AtomicU64 {
+        self.words.word(LISTENER_CONTENTS + at * LISTENER_LEN + word)
+    }
+
+    fn swap(&self, slot: usize, from: Mark, to: Mark) -> bool {
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        self.state(slot).compare_exchange(from.0, to.0, order.0, order.1).is_ok()
+    }
+
+    /// Notes that this process listens on a port.
+    pub(crate) fn note_listener(&self, port: u16, network: u64) {
+        let own = listener_word(port, std::process::id());
+        let all = (0..LISTENERS).map(|at| (at, self.words.word(LISTENER_STATES + at)));
+        for (at, word) in all.clone() {
+            if word.load(Ordering::Acquire) == own
+                && self.listener(at, OF_NETWORK).load(Ordering::Relaxed) == network
+            {
+                return;
+            }
+        }
+        for (at, word) in all {
+            let before = word.load(Ordering::Acquire);
+            // Set while the contents are written; if the writer is killed then, the place remains unused.
+            let writing = 1 << 63;
+            let is_free =
+                before == 0 || (before != writing && !proc::exists(listener_of(before).1));
+            if is_free
+                && word
+                    .compare_exchange(before, writing, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            {
+                self.listener(at, OF_NETWORK).store(network, Ordering::Relaxed);
+                self.listener(at, NOT_BEFORE).store(0, Ordering::Relaxed);
+                self.listener(at, MISSES).store(0, Ordering::Relaxed);
+                word.store(own, Ordering::Release);
+                return;
+            }
+        }
+    }
+
+    /// Removes the note that this process listens on a port.
+    pub(crate) fn forget_listener(&self, port: u16) {
+        let own = listener_word(port, std::process::id());
+        for at in 0..LISTENERS {
+            let word = self.words.word(LISTENER_STATES + at);
+            let _ = word.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// A place with a note that a living process listens on this port, and whether only this process does. Costs one pass over
+    /// 256 words if there is none.
+    pub(crate) fn find_listener(&self, port: u16) -> Option<(usize, bool)> {
+        let mut found = None;
+        for at in 0..LISTENERS {
+            let word = self.words.word(LISTENER_STATES + at);
+            let now = word.load(Ordering::Acquire);
+            let (noted, pid) = listener_of(now);
+            if noted != port || now == 0 || pid == 0 {
+                continue;
+            }
+            if !proc::exists(pid) {
+                let _ = word.compare_exchange(now, 0, Ordering::AcqRel, Ordering::Relaxed);
+                continue;
+            }
+            let own = pid == std::process::id();
+            found = Some((at, own && found.is_none_or(|(_, only)| only)));
+        }
+        found
+    }
+
+    /// Announces a connection to a listener; `None` if the listener is in another network, was too slow to accept earlier
+    /// ones, or there is no free slot.
+    pub(crate) fn announce(&self, listener: usize, port: u16, note: &Note) -> Option<Offer<'_>> {
+        let now = monotonic_ns();
+        if self.listener(listener, OF_NETWORK).load(Ordering::Relaxed) != note.network
+            || self.listener(listener, NOT_BEFORE).load(Ordering::Relaxed) > now
+        {
+            return None;
+        }
+        for slot in 0..SLOTS {
+            let before = Mark(self.state(slot).load(Ordering::Acquire));
+            let since = self.content(slot, SINCE).load(Ordering::Relaxed);
+            let is_free = before.is(State::Free) || since.saturating_add(STALE_NS) < now;
+            let mark = before.next(port);
+            if !is_free || !self.swap(slot, before, mark) {
+                continue;
+            }
+            self.content(slot, NETWORK).store(note.network, Ordering::Relaxed);
+            self.content(slot, SINCE).store(now, Ordering::Relaxed);
+            self.content(slot, SECRET).store(note.secret, Ordering::Relaxed);
+            let mut name = [0; 8];
+            name[..5].copy_from_slice(&note.mailbox);
+            self.content(slot, MAILBOX).store(u64::from_ne_bytes(name), Ordering::Relaxed);
+            self.content(slot, FAMILY).store(note.six.into(), Ordering::Relaxed);
+            let connecting = mark.to(State::Connecting);
+            // Ordered before the connection request, which is a system call.
+            if !self.swap(slot, mark, connecting) {
+                return None;
+            }
+            return Some(Offer { table: self, slot, mark: connecting, listener });
+        }
+        None
+    }
+
+    /// Whether a connection to this port is offered or announced. Costs one pass over 256 words.
+    #[inline]
+    pub(crate) fn expects(&self, port: u16) -> bool {
+        (0..SLOTS).any(|slot| {
+            let mark = Mark(self.state(slot).load(Ordering::Acquire));
+            mark.port() == port && !mark.is(State::Free)
+        })
+    }
+
+    /// Searches for the offer of a connection that this process has accepted, and claims it. An announcement counts for at
+    /// most `limit`: after that, its program probably waits in connect.
+    pub(crate) fn claim(
+        &self,
+        network: u64,
+        connecting: SocketAddr,
+        accepting: SocketAddr,
+        limit: Duration,
+    ) -> Search<'_> {
+        let wanted = as_words(connecting, accepting);
+        let now = monotonic_ns();
+        let mut announced = false;
+        for slot in 0..SLOTS {
+            let mark = Mark(self.state(slot).load(Ordering::Acquire));
+            if mark.port() != accepting.port() || mark.is(State::Free) {
+                continue;
+            }
+            let word = |word| self.content(slot, word).load(Ordering::Relaxed);
+            if mark.is(State::Waiting) {
+                let same = word(NETWORK) == network
+                    && wanted.iter().enumerate().all(|(n, end)| word(ENDS + n) == *end);
+                let claimed = mark.to(State::Claimed);
+                // The exchange also proves that what was read belonged to this use of the slot.
+                if same && self.swap(slot, mark, claimed) {
+                    let mut mailbox = [0; 5];
+                    mailbox.copy_from_slice(&word(MAILBOX).to_ne_bytes()[..5]);
+                    let (secret, six) = (word(SECRET), word(FAMILY) != 0);
+                    let note = Note { network, secret, mailbox, six };
+                    return Search::Found(Claim { table: self, slot, mark: claimed, note });
+                }
+            } else if mark.is(State::Connecting) || mark.is(State::Writing) {
+                announced |= word(SINCE).saturating_add(limit.as_nanos() as u64) > now;
+            }
+        }
+        if announced { Search::Announced } else { Search::None }
+    }
+}
+
+/// A listener's word: port and pid.
+fn listener_word(port: u16, pid: u32) -> u64 {
+    u64::from(port) | u64::from(pid) << 16
+}
+
+fn listener_of(word: u64) -> (u16, u32) {
+    (word as u16, (word >> 16) as u32)
+}
+
+impl Offer<'_> {
+    /// Writes the addresses of the connection, which is established now. Returns false if the slot was taken away.
+    pub(crate) fn wait(&mut self, connecting: SocketAddr, accepting: SocketAddr) -> bool {
+        let writing = self.mark.to(State::Writing);
+        if !self.table.swap(self.slot, self.mark, writing) {
+            return false;
+        }
+        for (n, word) in as_words(connecting, accepting).into_iter().enumerate() {
+            self.table.content(self.slot, ENDS + n).store(word, Ordering::Relaxed);
+        }
+        self.table.content(self.slot, SINCE).store(monotonic_ns(), Ordering::Relaxed);
+        self.mark = writing.to(State::Waiting);
+        self.table.swap(self.slot, writing, self.mark)
+    }
+
+    /// Whether the accepting program has decided that the connection is moved.
+    pub(crate) fn is_agreed(&self) -> bool {
+        Mark(self.table.state(self.slot).load(Ordering::Acquire)) == self.mark.to(State::Agreed)
+    }
+
+    /// Withdraws the offer. Returns false if the accepting program has already decided that the connection is moved.
+    pub(crate) fn withdraw(&mut self) -> bool {
+        for state in [State::Waiting, State::Claimed] {
+            if self.table.swap(self.slot, self.mark.to(state), self.mark.to(State::Free)) {
+                return true;
+            }
+        }
+        !self.is_agreed()
+    }
+
+    /// Notes whether the listener accepted in time. One that did not is not waited for again for a while, which doubles.
+    pub(crate) fn judge(&self, in_time: bool) {
+        let misses = self.table.listener(self.listener, MISSES);
+        if in_time {
+            if misses.load(Ordering::Relaxed) != 0 {
+                misses.store(0, Ordering::Relaxed);
+            }
+            return;
+        }
+        let before = misses.fetch_add(1, Ordering::Relaxed);
+        let pause_ns = 20_000_000_u64 << before.min(7);
+        let until = monotonic_ns().saturating_add(pause_ns);
+        self.table.listener(self.listener, NOT_BEFORE).store(until, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Offer<'_> {
+    fn drop(&mut self) {
+        for state in
+            [State::Connecting, State::Writing, State::Waiting, State::Claimed, State::Agreed]
+        {
+            if self.table.swap(self.slot, self.mark.to(state), self.mark.to(State::Free)) {
+                return;
+            }
+        }
+    }
+}
+
+impl Claim<'_> {
+    /// Decides that the connection is moved. Returns false if the connecting program has withdrawn.
+    pub(crate) fn agree(&self) -> bool {
+        self.table.swap(self.slot, self.mark, self.mark.to(State::Agreed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTE: Note = Note { network: 4, secret: 5, mailbox: *b"0012a", six: true };
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn fresh() -> (tempfile::TempDir, Table) {
+        let dir = tempfile::tempdir().unwrap();
+        let words = SharedWords::in_file(&dir.path().join(FILE), WORDS).unwrap();
+        (dir, Table { words })
+    }
+
+    fn ends() -> (SocketAddr, SocketAddr) {
+        ("127.0.0.1:40000".parse().unwrap(), "127.0.0.1:80".parse().unwrap())
+    }
+
+    fn listener(table: &Table) -> usize {
+        table.note_listener(80, 4);
+        let (at, only_own) = table.find_listener(80).unwrap();
+        assert!(only_own);
+        at
+    }
+
+    #[test]
+    fn an_offer_is_claimed_once_by_its_addresses() {
+        let (_dir, table) = fresh();
+        let at = listener(&table);
+        let (connecting, accepting) = ends();
+        assert!(!table.expects(80));
+        let mut offer = table.announce(at, 80, &NOTE).unwrap();
+        assert!(table.expects(80) && !table.expects(81));
+        assert!(matches!(table.claim(4, connecting, accepting, LIMIT), Search::Announced));
+        assert!(offer.wait(connecting, accepting));
+        for (network, one, other) in [
+            (3, connecting, accepting),
+            (4, accepting, connecting),
+            (4, "127.0.0.1:40001".parse().unwrap(), accepting),
+            (4, connecting, "127.0.0.2:80".parse().unwrap()),
+        ] {
+            assert!(matches!(table.claim(network, one, other, LIMIT), Search::None));
+        }
+        let Search::Found(claim) = table.claim(4, connecting, accepting, LIMIT) else { panic!() };
+        assert_eq!(claim.note, NOTE);
+        assert!(matches!(table.claim(4, connecting, accepting, LIMIT), Search::None), "claimed");
+        assert!(!offer.is_agreed() && claim.agree() && offer.is_agreed());
+        assert!(!offer.withdraw());
+        drop(offer);
+        assert!(!table.expects(80));
+    }
+
+    #[test]
+    fn who_withdraws_first_decides() {
+        let (_dir, table) = fresh();
+        let at = listener(&table);
+        let (connecting, accepting) = ends();
+        let mut offer = table.announce(at, 80, &NOTE).unwrap();
+        assert!(offer.wait(connecting, accepting));
+        let Search::Found(claim) = table.claim(4, connecting, accepting, LIMIT) else { panic!() };
+        assert!(offer.withdraw());
+        assert!(!claim.agree());
+        // The next use of the slot is another one for the late program.
+        let mut next = table.announce(at, 80, &NOTE).unwrap();
+        assert!(next.wait(connecting, accepting));
+        let Search::Found(_) = table.claim(4, connecting, accepting, LIMIT) else { panic!() };
+        assert!(!claim.agree());
+    }
+
+    #[test]
+    fn a_listener_that_is_slow_or_elsewhere_is_not_waited_for() {
+        let (_dir, table) = fresh();
+        let at = listener(&table);
+        assert!(table.announce(at, 80, &Note { network: 9, ..NOTE }).is_none());
+        let offer = table.announce(at, 80, &NOTE).unwrap();
+        offer.judge(false);
+        assert!(table.announce(at, 80, &NOTE).is_none());
+        table.forget_listener(80);
+        assert!(table.find_listener(80).is_none());
+    }
+
+    #[test]
+    fn a_note_of_a_dead_process_and_a_stale_slot_are_replaced() {
+        let (_dir, table) = fresh();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let dead = child.id();
+        child.wait().unwrap();
+        table.words.word(LISTENER_STATES).store(listener_word(80, dead), Ordering::Release);
+        assert!(table.find_listener(80).is_none());
+        let at = listener(&table);
+        for slot in 0..SLOTS {
+            let offer = table.announce(at, 80, &NOTE).unwrap();
+            assert_eq!(offer.slot, slot);
+            std::mem::forget(offer);
+        }
+        assert!(table.announce(at, 80, &NOTE).is_none(), "all slots are in use");
+        table.content(7, SINCE).store(0, Ordering::Release);
+        if monotonic_ns() > STALE_NS {
+            assert_eq!(table.announce(at, 80, &NOTE).unwrap().slot, 7);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What one end of a UNIX stream pair needs to take the place of one end of a TCP connection.
+
+use std::mem::ManuallyDrop;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::{DupFlags, Errno, FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, ipproto};
+
+use crate::error::last_errno;
+
+/// SO_NETNS_COOKIE (asm-generic/socket.h), since Linux 5.14.
+const SO_NETNS_COOKIE: libc::c_int = 71;
+/// The state of an established connection in struct tcp_info (linux/tcp.h).
+const TCP_ESTABLISHED: u8 = 1;
+
+/// Reads an option as plain bytes.
+fn option<const LEN: usize>(fd: impl AsFd, level: i32, name: i32) -> Result<[u8; LEN], Errno> {
+    let mut value = [0; LEN];
+    let mut len = LEN as libc::socklen_t;
+    // SAFETY: value and len outlive the call, and len says how many bytes value has.
+    let outcome = unsafe {
+        libc::getsockopt(fd.as_fd().as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut len)
+    };
+    if outcome == 0 { Ok(value) } else { Err(last_errno()) }
+}
+
+fn set<const LEN: usize>(fd: impl AsFd, level: i32, name: i32, value: &[u8; LEN]) -> bool {
+    let (fd, len) = (fd.as_fd().as_raw_fd(), LEN as libc::socklen_t);
+    // SAFETY: value outlives the call, and len says how many bytes it has.
+    unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), len) == 0 }
+}
+
+/// A number that identifies the network namespace of a socket until the host restarts.
+///
+/// # Errors
+/// Not a socket, or a kernel before 5.14.
+pub fn network(fd: impl AsFd) -> Result<u64, Errno> {
+    option(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE).map(u64::from_ne_bytes)
+}
+
+/// Whether the descriptor is a TCP socket over IPv4 or IPv6.
+pub fn is_tcp(fd: impl AsFd) -> bool {
+    sockopt::socket_protocol(fd) == Ok(Some(ipproto::TCP))
+}
+
+/// Whether the descriptor is a socket that listens for connections.
+pub fn is_listening(fd: impl AsFd) -> bool {
+    sockopt::socket_acceptconn(fd) == Ok(true)
+}
+
+/// Whether a TCP socket's connection is established, and neither end has closed it.
+pub fn is_established(fd: impl AsFd) -> bool {
+    // The state is the first byte of struct tcp_info.
+    option::<1>(fd, libc::IPPROTO_TCP, libc::TCP_INFO) == Ok([TCP_ESTABLISHED])
+}
+
+/// Whether the peer ended a TCP connection by a reset. Reports this once, like SO_ERROR.
+pub fn was_reset(fd: impl AsFd) -> bool {
+    matches!(sockopt::socket_error(fd), Ok(Err(Errno::CONNRESET)))
+}
+
+/// Reads and clears the error of a socket (SO_ERROR).
+pub fn pending_error(fd: impl AsFd) -> Option<Errno> {
+    sockopt::socket_error(fd).ok()?.err()
+}
+
+/// The two addresses of a connection as its `local` and its `remote` end; IPv4 addresses that IPv6 sockets report are given as
+/// IPv4 addresses.
+pub fn ends(fd: impl AsFd) -> Option<(SocketAddr, SocketAddr)> {
+    let plain = |address: SocketAddrAny| SocketAddr::try_from(address).ok().map(plain);
+    let local = plain(rustix::net::getsockname(&fd).ok()?)?;
+    Some((local, plain(rustix::net::getpeername(&fd).ok()??)?))
+}
+
+/// The address without IPv6's way to write IPv4 addresses.
+pub fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// The port that a socket is bound to; `None` if it is not an Internet socket.
+pub fn local_port(fd: impl AsFd) -> Option<u16> {
+    SocketAddr::try_from(rustix::net::getsockname(fd).ok()?).ok().map(|a| a.port())
+}
+
+/// Whether a connection between these two addresses stays within the host.
+pub fn stays_local(one: IpAddr, other: IpAddr) -> bool {
+    one == other || (one.is_loopback() && other.is_loopback())
+}
+
+/// Whether signals are sent for the descriptor (O_ASYNC, or an owner for SIGURG).
+pub fn raises_signals(fd: impl AsFd) -> bool {
+    // SAFETY: F_GETOWN has no argument.
+    let owner = unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_GETOWN) };
+    owner != 0 || fcntl_getfl(fd).is_ok_and(|flags| flags.bits() & libc::O_ASYNC as u32 != 0)
+}
+
+/// Whether the descriptor is non-blocking.
+pub fn is_nonblocking(fd: impl AsFd) -> bool {
+    fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+}
+
+/// Whether the descriptor is closed by exec.
+pub fn closes_on_exec(fd: impl AsFd) -> bool {
+    fcntl_getfd(fd).is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC))
+}
+
+/// Lets exec close the descriptor or not.
+pub fn set_close_on_exec(fd: impl AsFd, closes: bool) {
+    let _ = fcntl_setfd(fd, if closes { FdFlags::CLOEXEC } else { FdFlags::empty() });
+}
+
+/// Options that decide how calls on the descriptor wait, which both families have.
+const SHARED: [(i32, usize); 4] = [
+    (libc::SO_RCVTIMEO, 16),
+    (libc::SO_SNDTIMEO, 16),
+    (libc::SO_RCVLOWAT, 4),
+    (libc::SO_OOBINLINE, 4),
+];
+
+/// Whether an option of SOL_SOCKET must be set on the UNIX stream, too, when a program sets it on the TCP connection.
+pub fn is_shared_option(name: i32) -> bool {
+    SHARED.iter().any(|(shared, _)| *shared == name) || name == libc::SO_SNDBUF
+}
+
+/// Gives a UNIX stream what the program has set on the TCP connection, and as much room ([`make_room`]).
+///
+/// # Errors
+/// An option could not be read or set.
+pub fn take_over(tcp: impl AsFd, unix: impl AsFd) -> Result<(), Errno> {
+    for (name, len) in SHARED {
+        let done =
+            if len == 4 { copy::<4>(&tcp, &unix, name) } else { copy::<16>(&tcp, &unix, name) };
+        done?;
+    }
+    make_room(&tcp, &unix)?;
+    if is_nonblocking(&tcp) {
+        super::set_waiting(&unix, false)?;
+    }
+    Ok(())
+}
+
+/// Gives a UNIX stream as much room for sending as a TCP connection has, as far as net.core.wmem_max allows. What a sender may
+/// send ahead of its receiver is limited by the sender's buffer on a UNIX stream, and by the buffers of both ends on a TCP
+/// connection; the peer's is taken to be as large as the own one.
+///
+/// # Errors
+/// An option could not be read or set.
+pub fn make_room(tcp: impl AsFd, unix: impl AsFd) -> Result<(), Errno> {
+    let sent = sockopt::socket_send_buffer_size(&tcp)?;
+    let received = sockopt::socket_recv_buffer_size(&tcp)?;
+    // The kernel doubles what is set.
+    sockopt::set_socket_send_buffer_size(&unix, sent.saturating_add(received) / 2)
+}
+
+/// Whether the descriptor is open.
+pub fn is_open(fd: impl AsFd) -> bool {
+    fcntl_getfd(fd).is_ok()
+}
+
+fn copy<const LEN: usize>(tcp: impl AsFd, unix: impl AsFd, name: i32) -> Result<(), Errno> {
+    let value = option::<LEN>(tcp, libc::SOL_SOCKET, name)?;
+    let as_new =
+        value == [0; LEN] || (name == libc::SO_RCVLOWAT && value[..4] == 1_i32.to_ne_bytes());
+    if as_new || set(unix, libc::SOL_SOCKET, name, &value) { Ok(()) } else { Err(last_errno()) }
+}
+
+/// Accepts a connection without waiting; the new descriptor is blocking and closed on exec.
+///
+/// # Errors
+/// EAGAIN if there is none, EMFILE if no descriptor is free.
+pub fn accept_now(fd: impl AsFd) -> Result<OwnedFd, Errno> {
+    rustix::net::accept_with(fd, SocketFlags::CLOEXEC)
+}
+
+/// A copy of a descriptor whose number is at least `from`.
+///
+/// # Errors
+/// EMFILE, or EINVAL if the limit of descriptors is not above `from`.
+pub fn copy_above(fd: impl AsFd, from: RawFd, closes_on_exec: bool) -> Result<OwnedFd, Errno> {
+    if closes_on_exec {
+        rustix::io::fcntl_dupfd_cloexec(fd, from)
+    } else {
+        // SAFETY: F_DUPFD takes an integer.
+        let new = unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_DUPFD, from) };
+        if new < 0 {
+            return Err(last_errno());
+        }
+        // SAFETY: the call above made this descriptor, and nothing else owns it.
+        Ok(unsafe { OwnedFd::from_raw_fd(new) })
+    }
+}
+
+/// Puts a copy of `new` at the number `at`, in place of what is there; nobody sees the number free.
+///
+/// # Errors
+/// [`Errno`] of dup3.
+pub fn put_at(new: impl AsFd, at: RawFd, closes_on_exec: bool) -> Result<(), Errno> {
+    let flags = if closes_on_exec { DupFlags::CLOEXEC } else { DupFlags::empty() };
+    // SAFETY: dup3 only changes the process's table of descriptors; the caller answers for the number, which is not
+    // closed here.
+    let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(at) });
+    loop {
+        match rustix::io::dup3(&new, &mut place, flags) {
+            // Another thread is opening a file at this number.
+            Err(Errno::BUSY | Errno::INTR) => std::thread::yield_now(),
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The number by which the kernel identifies the file behind a descriptor; 0 if it is not open.
+pub fn inode(fd: impl AsFd) -> u64 {
+    rustix::fs::fstat(fd).map_or(0, |about| about.st_ino)
+}
+
+/// Whether the descriptor is an IPv6 socket.
+pub fn is_six(fd: impl AsFd) -> bool {
+    sockopt::socket_domain(fd) == Ok(AddressFamily::INET6)
+}
