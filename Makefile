@@ -2,6 +2,8 @@
 # make test      set up, check and test everything
 # make quick     format, lints and unit tests
 # make bench     Crossway against hand-written C loops, public tools and the machine's limits, as ratios
+# make bench-run Redis with and without `crossway run`
+# make fidelity  public test suites with and without `crossway run`; writes the table in docs/RUN.md
 # make install   install crossway, tipcd, the C library, man pages, completions and a systemd unit below PREFIX
 #                WITH_LINX_COMPAT=1 also lets programs link with -llinx
 # make uninstall remove them
@@ -33,7 +35,7 @@ VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: measure build test quick check bench loom miri install install-built uninstall clean
+.PHONY: measure build test quick check bench bench-run fidelity loom miri install install-built uninstall clean
 
 measure: build
 	$(TARGET)/release/crossway measure $(PLAN)
@@ -81,15 +83,28 @@ bench:
 	$(CARGO) bench --locked -p crossway-tipc-node --bench goodput
 	$(CARGO) bench --locked -p crossway-tipc-node --bench failover
 
+# Redis over TCP, over UNIX stream pairs in its place, and over its own UNIX socket, in interleaved rounds.
+bench-run: build
+	scripts/setup.sh bench
+	$(CARGO) build --release --locked -p crossway-preload
+	python3 scripts/bench-run.py
+
+# Takes about an hour. FIDELITY has more options, such as --suites test_socket,tornado (see scripts/fidelity/judge.py --help).
+fidelity:
+	$(CARGO) build --locked -p crossway -p crossway-preload
+	python3 -m venv $(TARGET)/fidelity/python
+	$(TARGET)/fidelity/python/bin/pip -q install pytest==9.2.0 tornado==6.6.1 gevent==26.9.0 twisted==26.10.0
+	python3 scripts/fidelity/judge.py --python $(TARGET)/fidelity/python/bin/python --write docs/RUN.md $(FIDELITY)
+
 install: build
-	$(CARGO) build --release --locked -p crossway-tipc-node -p crossway-tipc-preload $(LIBRARIES:%=-p crossway-%-capi)
+	$(CARGO) build --release --locked -p crossway-preload -p crossway-tipc-node -p crossway-tipc-preload $(LIBRARIES:%=-p crossway-%-capi)
 	$(MAKE) install-built
 
 # Installs what is already built in $(BUILT), for packagers and for the test of the installation.
 install-built: $(LIBRARIES:%=install-%)
 	install -d $(BIN) $(MAN) $(LIB)/pkgconfig $(INCLUDE) $(EXAMPLES) $(BASH) $(ZSH) $(FISH) $(UNITS) $(SHARE)
 	install -m755 $(BUILT)/crossway $(BUILT)/tipcd $(BIN)
-	install -m755 $(BUILT)/libcrossway_tipc_preload.so $(LIB)
+	install -m755 $(BUILT)/libcrossway_preload.so $(BUILT)/libcrossway_tipc_preload.so $(LIB)
 	sed 's|@PREFIX@|$(PREFIX)|' crates/tipc/node/tipcd.service.in > $(UNITS)/tipcd.service
 	install -Dm644 -t $(EXAMPLES)/go crates/tipc/capi/examples/go/go.mod crates/tipc/capi/examples/go/tipc.go
 	install -Dm644 -t $(EXAMPLES)/go/echo crates/tipc/capi/examples/go/echo/main.go
@@ -118,7 +133,7 @@ install-%:
 
 uninstall: $(LIBRARIES:%=uninstall-%)
 	rm -f $(BIN)/crossway $(BIN)/tipcd
-	rm -f $(LIB)/libcrossway_tipc_preload.so
+	rm -f $(LIB)/libcrossway_preload.so $(LIB)/libcrossway_tipc_preload.so
 	for kind in so a; do test "$$(readlink $(LIB)/liblinx.$$kind)" != libcrossway_linx.$$kind || rm -f $(LIB)/liblinx.$$kind; done
 	rm -f $(UNITS)/tipcd.service $(UNITS)/crossway-linx.service
 	rm -f $(MAN)/crossway.1 $(MAN)/crossway-*.1 $(MAN)/tipcd.1

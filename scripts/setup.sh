@@ -22,8 +22,9 @@ test_wants=(
   /usr/include/liburing.h:liburing-dev /usr/include/zmq.h:libzmq3-dev /usr/include/nng/nng.h:libnng-dev go:golang-go
   /usr/include/dbus-1.0/dbus/dbus.h:libdbus-1-dev dbus-daemon:dbus-daemon
   /usr/lib/python3/dist-packages/grpc:python3-grpcio mpirun.openmpi:openmpi-bin mpicc.openmpi:libopenmpi-dev
+  redis-server:redis-server redis-benchmark:redis-tools
 )
-bench_wants=(sockperf:sockperf iperf3:iperf3)
+bench_wants=(sockperf:sockperf iperf3:iperf3 redis-server:redis-server redis-benchmark:redis-tools)
 
 have() {
   case $1 in

@@ -42,7 +42,7 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
         Command::new(env!("CARGO"))
             .args(["build", "--quiet", "-p", "crossway-tipc-capi", "-p", "crossway-tipc-node"])
             .args(["-p", "crossway-tipc-preload", "-p", "crossway-linx-capi"])
-            .args(["-p", "crossway-channel-capi"])
+            .args(["-p", "crossway-channel-capi", "-p", "crossway-preload"])
             .current_dir(root()),
     );
     let built = assert_cmd::cargo::cargo_bin!("crossway").parent().unwrap();
@@ -149,6 +149,11 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
     run.args(["tipc", "run", "--force", "--socket"]).arg(tipcd.path());
     let said = succeeds(run.args(["--", "sh", "-c", "echo $LD_PRELOAD"]));
     let library = at("lib/libcrossway_tipc_preload.so").canonicalize().unwrap();
+    assert_eq!(said.trim(), library.to_str().unwrap());
+
+    let mut run = Command::new(at("bin/crossway"));
+    let said = succeeds(run.args(["run", "--", "sh", "-c", "echo $LD_PRELOAD"]));
+    let library = at("lib/libcrossway_preload.so").canonicalize().unwrap();
     assert_eq!(said.trim(), library.to_str().unwrap());
 
     make("uninstall");

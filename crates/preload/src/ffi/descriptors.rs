@@ -48,7 +48,7 @@ fn forget(fd: c_int) {
 
 /// Whether the program must not reach the descriptor, because it does not know it.
 fn is_hidden(fd: c_int) -> bool {
-    table::get(fd).kind() == Kind::Aside && borrow(fd).is_some_and(|aside| twin::is_tcp(aside))
+    table::get(fd).kind() == Kind::Aside && borrow(fd).is_some_and(twin::is_tcp)
 }
 
 /// Notes that `new` has become a copy of `old`. Returns `new`.

@@ -12,7 +12,6 @@ mod system;
 
 pub(crate) use system::{borrow, close_really, open_descriptors, without_signals};
 
-#[cfg_attr(test, expect(dead_code, reason = "the tests are not preloaded"))]
 /// Runs when the library is loaded, before the program starts.
 extern "C" fn start() {
     real::find_all();

@@ -178,7 +178,7 @@ unsafe fn adopt_received(message: &msghdr) {
         while let Some(part) = header.as_ref() {
             if part.cmsg_level == libc::SOL_SOCKET && part.cmsg_type == libc::SCM_RIGHTS {
                 let data = libc::CMSG_DATA(part).cast::<c_int>();
-                let room = part.cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                let room = part.cmsg_len - libc::CMSG_LEN(0) as usize;
                 for n in 0..room / size_of::<c_int>() {
                     let fd = data.add(n).read_unaligned();
                     if table::get(fd) != Entry::OTHER {

@@ -126,7 +126,7 @@ const MOST_PARTS: usize = 1024;
 
 /// The number of bytes in a message that could not be sent because the peer has ended; 0 for any other outcome.
 fn failed_len(outcome: ssize_t, message: &msghdr) -> usize {
-    let count = message.msg_iovlen as usize;
+    let count = message.msg_iovlen;
     if outcome >= 0 || errno() != libc::EPIPE || message.msg_iov.is_null() || count > MOST_PARTS {
         return 0;
     }

@@ -1,0 +1,218 @@
+"""Programs that end suddenly, are many, are poor, or do not trust each other. `reliability.py NAME` prints one line, which says
+what was observed."""
+
+import os
+import random
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from multiprocessing import shared_memory
+
+
+def pattern(at, length):
+    return bytes((at + n) % 251 for n in range(length))
+
+
+def listening():
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1000)
+    return listener
+
+
+def count(conn):
+    """Receives until the end or a reset; returns how many bytes came, after checking each."""
+    total = 0
+    while True:
+        try:
+            part = conn.recv(65536)
+        except ConnectionResetError:
+            return total
+        if not part:
+            return total
+        assert part == pattern(total, len(part)), f"other bytes after {total}"
+        total += len(part)
+
+
+def kills(times):
+    """Kills a sender at a random instant, also while it connects. What its sends have returned must arrive."""
+    listener = listening()
+    sent = shared_memory.SharedMemory(create=True, size=8)
+    dice = random.Random(1)
+    arrived = 0
+    for _ in range(times):
+        struct.pack_into("q", sent.buf, 0, 0)
+        child = os.fork()
+        if child == 0:
+            conn = socket.create_connection(listener.getsockname())
+            total = 0
+            while True:
+                total += conn.send(pattern(total, 1000 + total % 3000))
+                struct.pack_into("q", sent.buf, 0, total)
+        killer = os.fork()
+        if killer == 0:
+            time.sleep(dice.random() * 0.02)
+            os.kill(child, signal.SIGKILL)
+            os._exit(0)
+        dice.random()
+        # It may be killed before it connects.
+        listener.settimeout(0.2)
+        try:
+            conn, _ = listener.accept()
+        except TimeoutError:
+            conn = None
+        got = count(conn) if conn else 0
+        os.waitpid(killer, 0)
+        os.waitpid(child, 0)
+        returned = struct.unpack_from("q", sent.buf, 0)[0]
+        assert got >= returned, f"{got} bytes arrived, sends have returned {returned}"
+        arrived += conn is not None
+        if conn:
+            conn.close()
+    sent.close()
+    sent.unlink()
+    print(f"{times} kills", arrived > 0)
+
+
+def many(number):
+    """Holds many connections at once, and uses each."""
+    listener = listening()
+    child = os.fork()
+    if child == 0:
+        conns = [listener.accept()[0] for _ in range(number)]
+        for conn in conns:
+            conn.sendall(conn.recv(100).upper())
+        os._exit(0)
+    conns = [socket.create_connection(listener.getsockname()) for _ in range(number)]
+    names = {conn.getsockname() for conn in conns}
+    for n, conn in enumerate(conns):
+        conn.sendall(b"number %d" % n)
+    right = sum(conn.recv(100) == b"NUMBER %d" % n for n, conn in enumerate(conns))
+    print(f"{right} of {number}", len(names), os.waitpid(child, 0)[1])
+
+
+def poor():
+    """Has 64 descriptors, and may use all of them."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    listener = listening()
+    conns = []
+    try:
+        while True:
+            conns.append(socket.create_connection(listener.getsockname()))
+            conns.append(listener.accept()[0])
+    except OSError:
+        pass
+    print(f"{len(conns)} descriptors")
+
+
+def storm():
+    """Forks all the time while connections are made by several threads' worth of children."""
+    listener = listening()
+    server = os.fork()
+    if server == 0:
+        while True:
+            conn, _ = listener.accept()
+            if os.fork() == 0:
+                conn.sendall(conn.recv(100))
+                os._exit(0)
+            conn.close()
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                pass
+    clients = []
+    for n in range(8):
+        child = os.fork()
+        if child == 0:
+            for turn in range(20):
+                with socket.create_connection(listener.getsockname()) as conn:
+                    if os.fork() == 0:
+                        os._exit(0)
+                    conn.sendall(b"%d %d" % (n, turn))
+                    assert conn.recv(100) == b"%d %d" % (n, turn)
+                    assert conn.recv(100) == b""
+                    os.wait()
+            os._exit(0)
+        clients.append(child)
+    print([os.waitpid(child, 0)[1] for child in clients])
+    os.kill(server, signal.SIGKILL)
+    os.waitpid(server, 0)
+
+
+def users():
+    """A client of another user."""
+    listener = listening()
+    child = os.fork()
+    if child == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+        conn = socket.create_connection(listener.getsockname())
+        conn.sendall(b"from another user")
+        print(conn.recv(100), flush=True)
+        os._exit(0)
+    conn, _ = listener.accept()
+    conn.sendall(conn.recv(100))
+    os.waitpid(child, 0)
+
+
+def hostile():
+    """Another user connects to every unnamed UNIX listener that appears, in the hope to take part in a connection."""
+    listener = listening()
+    thief = os.fork()
+    if thief == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+        while True:
+            for line in open("/proc/net/unix"):
+                name = line.split()[-1]
+                if name.startswith("@") and len(name) == 6:
+                    try:
+                        with socket.socket(socket.AF_UNIX) as taken:
+                            taken.setblocking(False)
+                            taken.connect("\0" + name[1:])
+                            taken.send(b"not for you")
+                    except OSError:
+                        pass
+    server = os.fork()
+    if server == 0:
+        for _ in range(100):
+            conn, _ = listener.accept()
+            conn.sendall(conn.recv(100))
+            conn.close()
+        os._exit(0)
+    right = 0
+    for n in range(100):
+        with socket.create_connection(listener.getsockname()) as conn:
+            conn.sendall(b"%d" % n)
+            right += conn.recv(100) == b"%d" % n
+    os.kill(thief, signal.SIGKILL)
+    os.waitpid(thief, 0)
+    print(f"{right} of 100", os.waitpid(server, 0)[1])
+
+
+def serve(port_file):
+    """Answers one connection; with `ask`, for two programs that are started separately."""
+    listener = listening()
+    with open(port_file + ".new", "w") as file:
+        file.write(str(listener.getsockname()[1]))
+    os.rename(port_file + ".new", port_file)
+    conn, _ = listener.accept()
+    conn.sendall(conn.recv(100).upper())
+    assert conn.recv(100) == b""
+
+
+def ask(port_file):
+    while not os.path.exists(port_file):
+        time.sleep(0.01)
+    with socket.create_connection(("127.0.0.1", int(open(port_file).read()))) as conn:
+        conn.sendall(b"hello")
+        print(conn.recv(100))
+
+
+signal.alarm(200)
+globals()[sys.argv[1]](*[int(word) if word.isdigit() else word for word in sys.argv[2:]])

@@ -1,0 +1,211 @@
+//! Unmodified programs with the preloaded library: they observe the same as without it, whoever dies, and however many there are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
+
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Builds the library, because Cargo does not do so for the tests of its package.
+static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+    let build = ["build", "--quiet", "-p", "crossway-preload"];
+    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    let own = std::env::current_exe().unwrap();
+    let library = own.ancestors().nth(2).unwrap().join("libcrossway_preload.so");
+    assert!(library.exists(), "{}", library.display());
+    library
+});
+
+/// A folder for one test, whose programs find only each other.
+struct Site {
+    dir: tempfile::TempDir,
+}
+
+impl Site {
+    /// `None` without Python.
+    fn new() -> Option<Self> {
+        if !Path::new(PYTHON).exists() {
+            eprintln!("SKIP unmodified programs: {PYTHON} is missing; install python3");
+            return None;
+        }
+        Some(Self { dir: tempfile::tempdir().unwrap() })
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn command(&self, program: &str, with_library: bool) -> Command {
+        let mut command = Command::new(program);
+        command.env("WORK", self.dir.path()).env("XDG_RUNTIME_DIR", self.dir.path());
+        if with_library {
+            command.env("LD_PRELOAD", &*LIBRARY);
+            command.env("CROSSWAY_RUN_EXPLAIN", self.at("explained"));
+            // A loaded machine must not decide which connections are moved.
+            command.env("CROSSWAY_RUN_PATIENCE_MS", "20000");
+        }
+        command
+    }
+
+    fn python(&self, script: &str, arguments: &[&str], with_library: bool) -> Command {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(script);
+        let mut command = self.command(PYTHON, with_library);
+        command.arg(script).args(arguments);
+        command
+    }
+
+    /// Runs a script with the library; returns what it prints.
+    fn prints(&self, script: &str, arguments: &[&str]) -> String {
+        text(self.python(script, arguments, true).output().unwrap())
+    }
+
+    /// The explanations of connections that were moved, or not.
+    fn explained(&self, moved: bool) -> Vec<String> {
+        let lines = fs::read_to_string(self.at("explained")).unwrap_or_default();
+        let is_moved = |line: &&str| line.contains("a UNIX stream pair") == moved;
+        lines.lines().filter(is_moved).map(str::to_owned).collect()
+    }
+}
+
+fn text(output: Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "{}: {errors}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn is_root(what: &str) -> bool {
+    let root = crossway_sys::proc::is_root();
+    if !root {
+        eprintln!(
+            "SKIP {what}: only root can start programs of another user; run the test as root"
+        );
+    }
+    root
+}
+
+#[test]
+fn programs_observe_the_same_with_and_without_the_library() {
+    let Some(site) = Site::new() else { return };
+    let plain = text(site.python("scenarios.py", &[], false).output().unwrap());
+    let moved = site.prints("scenarios.py", &[]);
+    let different: Vec<_> =
+        plain.lines().zip(moved.lines()).filter(|(one, other)| one != other).collect();
+    assert!(different.is_empty(), "without and with: {different:#?}");
+    assert_eq!(plain.lines().count(), moved.lines().count());
+    assert!(plain.lines().count() > 150, "{plain}");
+    // Each scenario moves two connections, which both ends report.
+    assert_eq!(site.explained(false), Vec::<String>::new());
+    assert_eq!(site.explained(true).len(), 88);
+}
+
+#[test]
+fn every_byte_of_a_killed_sender_arrives() {
+    let Some(site) = Site::new() else { return };
+    let mut command = site.python("reliability.py", &["kills", "60"], true);
+    // The accepting program waits for one that is killed while it connects.
+    command.env("CROSSWAY_RUN_PATIENCE_MS", "200");
+    assert_eq!(text(command.output().unwrap()), "60 kills True\n");
+    assert!(!site.explained(true).is_empty(), "{:?}", site.explained(false));
+}
+
+#[test]
+fn many_connections_have_names_of_their_own() {
+    let Some(site) = Site::new() else { return };
+    let mut command = site.python("reliability.py", &["many", "400"], true);
+    crossway_sys::proc::raise_descriptor_limit();
+    assert_eq!(text(command.output().unwrap()), "400 of 400 400 0\n");
+    if crossway_sys::proc::descriptor_limit() >= 16_384 {
+        assert_eq!(site.explained(true).len(), 800, "{:?}", site.explained(false));
+    }
+}
+
+#[test]
+fn a_program_may_use_all_of_its_few_descriptors() {
+    let Some(site) = Site::new() else { return };
+    let plain = text(site.python("reliability.py", &["poor"], false).output().unwrap());
+    assert_eq!(site.prints("reliability.py", &["poor"]), plain);
+    assert!(site.explained(true).is_empty());
+}
+
+#[test]
+fn forks_at_any_time_disturb_nothing() {
+    let Some(site) = Site::new() else { return };
+    let zeros = "[0, 0, 0, 0, 0, 0, 0, 0]\n";
+    assert_eq!(site.prints("reliability.py", &["storm"]), zeros);
+    assert_eq!(site.explained(true).len(), 2 * 8 * 20, "{:?}", site.explained(false));
+}
+
+#[test]
+fn a_program_without_the_library_is_served_by_tcp() {
+    let Some(site) = Site::new() else { return };
+    for (server, client) in [(true, false), (false, true), (true, true)] {
+        let port = site.at(&format!("port-{server}-{client}"));
+        let port = port.to_str().unwrap();
+        let mut server = site.python("reliability.py", &["serve", port], server).spawn().unwrap();
+        let client = site.python("reliability.py", &["ask", port], client).output().unwrap();
+        assert_eq!(text(client), "b'HELLO'\n");
+        assert!(server.wait().unwrap().success());
+    }
+    assert_eq!(site.explained(true).len(), 2, "{:?}", site.explained(true));
+}
+
+#[test]
+fn programs_of_different_users_use_tcp_and_others_cannot_interfere() {
+    let Some(site) = Site::new() else { return };
+    if !is_root("programs of different users") {
+        return;
+    }
+    assert_eq!(site.prints("reliability.py", &["users"]), "b'from another user'\n");
+    assert!(site.explained(true).is_empty(), "{:?}", site.explained(true));
+    assert_eq!(site.prints("reliability.py", &["hostile"]), "100 of 100 0\n");
+}
+
+/// Ends a server when the test ends.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn redis_and_its_client_are_moved() {
+    let Some(site) = Site::new() else { return };
+    let missing = |program: &str| {
+        Command::new(program).arg("--version").output().is_err().then(|| {
+            eprintln!("SKIP Redis: {program} is missing; install redis-server and redis-tools");
+        })
+    };
+    if missing("redis-server").or_else(|| missing("redis-benchmark")).is_some() {
+        return;
+    }
+    // A port that is free now.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = port.to_string();
+    let mut server = site.command("redis-server", true);
+    server.args(["--port", &port, "--save", "", "--dir"]).arg(site.dir.path());
+    let _server = Server(server.stdout(Stdio::null()).spawn().unwrap());
+    let cli = |words: &[&str]| {
+        let mut command = site.command("redis-cli", true);
+        command.args(["-p", &port]).args(words).output().unwrap()
+    };
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !cli(&["ping"]).stdout.starts_with(b"PONG") {
+        assert!(std::time::Instant::now() < until, "redis-server does not answer");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let before = site.explained(true).len();
+    let list = text(cli(&["client", "list"]));
+    // Redis names its client by the TCP connection's addresses.
+    assert!(list.contains("addr=127.0.0.1:") && list.contains(&format!("laddr=127.0.0.1:{port}")));
+    assert_eq!(site.explained(true).len(), before + 2);
+    let mut load = site.command("redis-benchmark", true);
+    load.args(["-p", &port, "-n", "2000", "-c", "20", "-P", "4", "-t", "set,get,lrange_100", "-q"]);
+    let said = load.output().unwrap();
+    assert!(said.status.success());
+    assert_eq!(String::from_utf8_lossy(&said.stderr), "");
+    assert!(site.explained(true).len() >= before + 2 + 4 * 20, "{:?}", site.explained(false));
+}

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Compares programs with and without `crossway run`, in interleaved rounds: Redis with one client, with pipelining, with a
+connection per request, and over its own UNIX socket.
+
+    bench-run.py [--rounds N] [--requests N] [--with COMMAND]
+
+Prints a table of medians, and of the median ratio to plain TCP within a round with its range. CPU time is that of both programs.
+"""
+
+import argparse
+import os
+import re
+import resource
+import shlex
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def cpu_of(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+class Redis:
+    def __init__(self, folder, name, prefix):
+        self.port, self.path = free_port(), f"{folder}/{name}.sock"
+        argv = [*prefix, "redis-server", "--port", str(self.port), "--unixsocket", self.path, "--save", "", "--dir", folder]
+        self.process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+        while subprocess.run(["redis-cli", "-s", self.path, "ping"], capture_output=True).stdout != b"PONG\n":
+            time.sleep(0.05)
+
+    def load(self, prefix, requests, more, unix):
+        """Requests per second, and CPU time per request in microseconds."""
+        where = ["-s", self.path] if unix else ["-p", str(self.port)]
+        argv = [*prefix, "redis-benchmark", *where, "-n", str(requests), "-t", "get", "-d", "64", "--csv", *more]
+        before = cpu_of(self.process.pid), resource.getrusage(resource.RUSAGE_CHILDREN)
+        output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        after = cpu_of(self.process.pid), resource.getrusage(resource.RUSAGE_CHILDREN)
+        client = sum(getattr(after[1], what) - getattr(before[1], what) for what in ("ru_utime", "ru_stime"))
+        rate = float(re.search(r'^"GET","([0-9.]+)"', output, re.M).group(1))
+        return rate, (after[0] - before[0] + client) / requests * 1e6
+
+
+def main():
+    root = Path(__file__).resolve().parent.parent
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--requests", type=int, default=40_000)
+    parser.add_argument("--with", dest="prefix", default=f"{root}/target/release/crossway run --")
+    args = parser.parse_args()
+    for program in ("redis-server", "redis-benchmark"):
+        if not shutil.which(program):
+            sys.exit(f"{program} is missing: install redis-server and redis-tools (scripts/setup.sh bench)")
+    moved = shlex.split(args.prefix)
+    with tempfile.TemporaryDirectory() as folder:
+        plain_server, moved_server = Redis(folder, "plain", []), Redis(folder, "moved", moved)
+        # The way, the server, the client's prefix, and whether it uses the UNIX socket.
+        ways = [
+            ("TCP", plain_server, [], False),
+            ("`crossway run` on both", moved_server, moved, False),
+            ("Redis' own UNIX socket", plain_server, [], True),
+            ("`crossway run`, client only", plain_server, moved, False),
+            ("`crossway run`, server only", moved_server, [], False),
+        ]
+        kinds = [
+            ("one client, 64 B GET", ["-c", "1"], 1),
+            ("one client, 16 in a pipeline", ["-c", "1", "-P", "16"], 4),
+            ("50 clients", ["-c", "50"], 1),
+            ("a connection per request", ["-c", "1", "-k", "0"], 0.1),
+        ]
+        results = {}
+        try:
+            for _ in range(args.rounds):
+                for kind, more, factor in kinds:
+                    for way, server, prefix, unix in ways:
+                        got = server.load(prefix, int(args.requests * factor), more, unix)
+                        results.setdefault((kind, way), []).append(got)
+        finally:
+            for server in (plain_server, moved_server):
+                server.process.terminate()
+                server.process.wait()
+    print("| Redis | carried by | requests/s | time per request, against TCP | CPU per request, against TCP |\n|---|---|---:|---:|---:|")
+    for kind, _, _ in kinds:
+        base = results[kind, "TCP"]
+        for way, *_ in ways:
+            these = results[kind, way]
+            time_ratios = sorted(b[0] / t[0] for b, t in zip(base, these))
+            cpu_ratios = sorted(t[1] / b[1] for b, t in zip(base, these))
+            shown = lambda ratios: f"{statistics.median(ratios):.2f} ({ratios[len(ratios) // 4]:.2f} to {ratios[-1 - len(ratios) // 4]:.2f})"
+            print(f"| {kind} | {way} | {statistics.median(t[0] for t in these):,.0f} | {shown(time_ratios)} | {shown(cpu_ratios)} |")
+
+
+if __name__ == "__main__":
+    main()
