@@ -8,9 +8,10 @@ use clap_complete::engine::{
 };
 use crossway_lab::advise::ready::READY;
 use crossway_lab::contender::Folders;
+use crossway_lab::pattern;
 use crossway_lab::plan::{MOST_TRIALS, PRESETS};
-use crossway_lab::{pattern, runs};
 use crossway_mech::registry;
+use crossway_records::runs;
 
 /// Placeholder for a run in help texts.
 pub(crate) const RUN: &str = "RUN";

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crossway_lab::estimate::human;
 use crossway_lab::preflight::{Finding, Severity};
-use crossway_lab::record::{Rates, Record, Span, Status};
 use crossway_lab::run::RunEvent;
+use crossway_records::record::{Rates, Record, Span, Status};
 use crossway_report::terminal::wrap_indented;
 use crossway_report::units::{Quantity, count};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};

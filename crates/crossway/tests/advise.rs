@@ -237,7 +237,7 @@ const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records");
 fn has_two_cores(test: &str) -> bool {
     let topology = crossway_sys::topology::Topology::read().expect("the topology of the CPUs");
     let has = crossway_lab::placement::resolve(
-        crossway_lab::inputs::Placement::OtherCore,
+        crossway_records::inputs::Placement::OtherCore,
         crossway_mech::Wait::Block,
         true,
         &topology,

@@ -5,7 +5,7 @@ mod place;
 use std::fs;
 use std::process::Command;
 
-use crossway_lab::record::{Record, Status};
+use crossway_records::record::{Record, Status};
 use place::{Place, await_that};
 
 const PLAN: &str = "[testbed.apart]\nkind = \"containers\"\n\

@@ -3,7 +3,7 @@
 use std::process::{Command, Output, Stdio};
 
 use crossway_lab::faults::{Fault, FaultRecord, Outcome, Remover, State, read_faults};
-use crossway_lab::record::Status;
+use crossway_records::record::Status;
 
 fn crossway(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_crossway"));

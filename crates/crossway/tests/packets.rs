@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crossway_lab::record::{Record, Status, Transport};
-use crossway_lab::records_io::read_records;
 use crossway_netlab::{Impairment, Lab, Link, NetError, Topology};
+use crossway_records::record::{Record, Status, Transport};
+use crossway_records::records_io::read_records;
 
 /// Runs a plan and returns its records. Returns `None` and prints the reason if this machine cannot create hosts.
 fn measure(plan: &str, more: &[&str]) -> Option<Vec<Record>> {
@@ -85,7 +85,7 @@ fn a_round_trip_is_two_packets_and_the_series_sees_them_too() {
         assert!(record.host_cpu.iter().all(|h| h.load().is_some_and(|load| load >= 0.0)));
         for iface in record.net.iter().filter(|i| i.name == "eth0") {
             assert_eq!((iface.tx_dropped, iface.rx_dropped), (Some(0), Some(0)), "{iface:?}");
-            let of_it = |s: &&crossway_lab::record::PacketSeries| {
+            let of_it = |s: &&crossway_records::record::PacketSeries| {
                 s.host == iface.host && s.interface == iface.name
             };
             let series = record.packet_series.iter().find(of_it).expect("a series of it");

@@ -7,8 +7,8 @@ mod synthetic;
 use std::path::{Path, PathBuf};
 
 use browser::Browser;
-use crossway_lab::inputs::Workload;
-use crossway_lab::record::Record;
+use crossway_records::inputs::Workload;
+use crossway_records::record::Record;
 use serde_json::json;
 
 /// Runs `crossway report` on synthetic records and returns the page's path.

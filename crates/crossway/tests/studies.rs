@@ -4,8 +4,8 @@
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
-use crossway_lab::record::Status;
-use crossway_lab::records_io::read_records;
+use crossway_records::record::Status;
+use crossway_records::records_io::read_records;
 use serde_json::Value;
 
 /// A plan that is not one of the studies' own; the report judges the findings of both studies for which it has trials.

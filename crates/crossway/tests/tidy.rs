@@ -1,5 +1,6 @@
 //! Lints for the source tree: rules that neither the compiler nor clippy checks.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -206,4 +207,39 @@ fn waits_are_times_and_not_counts_of_hints() {
     }
     assert!(uses > 5, "only {uses} waits found: the check looks at nothing");
     complain("a wait that depends on the processor", found);
+}
+
+/// ARCHITECTURE's table says which crates a crate uses; its manifest is the truth.
+#[test]
+fn the_table_of_crates_says_what_each_uses() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let mut found = Vec::new();
+    let mut rows = 0;
+    for row in text.lines().filter(|line| line.starts_with("| [")) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        let link = cells[0].split_once("](").and_then(|(_, rest)| rest.split_once(')'));
+        let (folder, _) = link.expect("a row begins with the link to its crate");
+        let uses = cells.last().expect("a row has cells").split('(').next().unwrap_or_default();
+        let said: BTreeSet<String> = uses
+            .split(',')
+            .map(|name| name.trim().trim_end_matches('|').trim().replace('/', "-"))
+            .filter(|name| !name.is_empty() && !name.starts_with("no other crate"))
+            .collect();
+        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml"));
+        let manifest = manifest.unwrap_or_else(|e| panic!("{folder}Cargo.toml: {e}"));
+        let used: BTreeSet<String> = manifest
+            .lines()
+            .skip_while(|line| *line != "[dependencies]")
+            .skip(1)
+            .take_while(|line| !line.starts_with('['))
+            .filter_map(|line| line.strip_prefix("crossway-"))
+            .filter_map(|rest| rest.split(['.', ' ']).next().map(str::to_owned))
+            .collect();
+        rows += 1;
+        if said != used {
+            found.push(format!("{folder} uses {used:?}, the table says {said:?}"));
+        }
+    }
+    assert!(rows > 10, "only {rows} rows found: the check looks at nothing");
+    complain("ARCHITECTURE.md and the manifests differ", found);
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crossway_lab::advise::candidate::Known;
 use crossway_lab::advise::{Library, NoBench, Question, Sources, advise};
-use crossway_lab::records_io::{ENVIRONMENT, RESULTS};
+use crossway_records::records_io::{ENVIRONMENT, RESULTS};
 
 const RECORDS: usize = 100_000;
 const RUNS: usize = 25;

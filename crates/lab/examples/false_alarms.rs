@@ -13,9 +13,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crossway_lab::compare::{ComparisonReport, FailOn, GateCall, Terms, Verdict, compare};
-use crossway_lab::record::{Record, Status};
-use crossway_lab::records_io::read_records;
+use crossway_records::compare::{ComparisonReport, FailOn, GateCall, Terms, Verdict, compare};
+use crossway_records::record::{Record, Status};
+use crossway_records::records_io::read_records;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;

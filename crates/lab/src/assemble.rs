@@ -12,16 +12,16 @@ use crossway_mech::{Caps, Order, Reliability};
 use hdrhistogram::Histogram;
 
 use crate::control::Outcome;
-use crate::histogram;
-use crate::inputs::{Measure, Workload};
-use crate::record::{Counts, Latency, Record, RoleMeters, ServerMeters, Span, Status, Throughput};
 use crate::role_layout::RoleLayout;
 use crate::trial::{Brought, sender_wall_ns, wall_ns};
 use cost::cost;
+use crossway_records::cases::stolen;
+use crossway_records::histogram;
+use crossway_records::inputs::{Measure, Workload};
+use crossway_records::record::{
+    Counts, Latency, Record, RoleMeters, ServerMeters, Span, Status, Throughput,
+};
 use paced::{MORE_MESSAGES, SLOWER, paced_ns, pacing, rate_missed, throughput};
-
-/// A figure is unreliable if the hypervisor took away more than this fraction of the trial's duration (steal time).
-const STEAL_SHARE: f64 = 0.05;
 
 /// Adds the results of a trial to a record whose identity is already filled in. Histograms are written to
 /// a new file `dir/h/NAME.hlog`.
@@ -282,24 +282,16 @@ pub(crate) fn disturbed(record: &mut Record, why: String, remedy: &str) {
     }
 }
 
-/// The fraction of a trial's time that the hypervisor took away (steal), if it is large enough to distort the figures.
-pub(crate) fn stolen(record: &Record) -> Option<f64> {
-    // Several hosts may be on the same physical machine, so take the largest value instead of the sum.
-    let steal_ns = record.host_cpu.iter().map(|host| host.steal_ns).max().unwrap_or(0);
-    let steal_share = steal_ns as f64 / (record.throughput.as_ref()?.wall_ns.max(1) as f64);
-    // Below a few clock ticks of /proc/stat the fraction is meaningless.
-    (steal_ns >= 30_000_000 && steal_share > STEAL_SHARE).then_some(steal_share)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Pacing;
+    use crossway_records::record::Pacing;
 
     #[test]
     fn a_rate_that_was_not_reached_degrades_the_trial() {
-        let mut record = crate::samples::ping_pong("pipe", 64, 0, 5000, 1000.0);
-        let paced = |reached_share| crate::samples::pacing(20_000.0 * 512.0, reached_share);
+        let mut record = crossway_records::samples::ping_pong("pipe", 64, 0, 5000, 1000.0);
+        let paced =
+            |reached_share| crossway_records::samples::pacing(20_000.0 * 512.0, reached_share);
         record.pacing = Some(paced(0.991));
         spoilers(&mut record);
         assert_eq!(record.status, Status::Ok);
@@ -322,10 +314,10 @@ mod tests {
 
     #[test]
     fn a_missed_rate_of_requests_counts_round_trips_whatever_the_size_of_the_replies() {
-        let mut record = crate::samples::ping_pong("pipe", 256, 0, 5000, 1000.0);
+        let mut record = crossway_records::samples::ping_pong("pipe", 256, 0, 5000, 1000.0);
         record.inputs.workload = Workload::Requests { period_ns: 1_000_000 };
         record.inputs.reply_bytes = Some(2048);
-        record.pacing = Some(crate::samples::pacing(1000.0 * 2048.0 * 8.0, 0.9));
+        record.pacing = Some(crossway_records::samples::pacing(1000.0 * 2048.0 * 8.0, 0.9));
         spoilers(&mut record);
         let reason = record.reason.unwrap();
         assert_eq!(reason, "the rate was not achieved: 900 of 1000 messages/s (90.0 %)");

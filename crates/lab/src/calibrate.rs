@@ -10,8 +10,8 @@ use crossway_sys::usage;
 
 use crate::line_buffer::LineBuffer;
 use crate::payload::{Checker, Source, write_in_place};
-use crate::record::{Calibration, HarnessCost};
 use crate::role_context::Samples;
+use crossway_records::record::{Calibration, HarnessCost};
 
 /// Time for calibrating the clock's rate, long enough to determine it to a few parts in a million.
 const TICKER_TIME: Duration = Duration::from_millis(100);

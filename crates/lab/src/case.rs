@@ -9,12 +9,12 @@ use crossway_mech::{Access, Boundaries, Caps, Wait};
 use crossway_sys::topology::Topology;
 
 use crate::catalogue::{self, NodeKind, Transport};
-use crate::inputs::{Ends, Inputs, Load, Placement, Workload};
 use crate::pattern;
 use crate::payload::SEQUENCED_SIZE;
 use crate::placement::{self, Unplaceable};
 use crate::plan::{Group, PlacementAxis, Plan};
-use crate::testbed::{Site, TestbedKind, Tipc};
+use crossway_records::inputs::{Ends, Inputs, Load, Placement, Workload};
+use crossway_records::testbed::{Site, TestbedKind, Tipc};
 
 /// A case: a mechanism with fully resolved inputs, measured in several trials.
 #[derive(Clone, Debug, PartialEq)]
@@ -205,10 +205,11 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
         return no("two hosts are needed", "name two: --hosts 'ssh a,ssh b'");
     }
     // Either TIPC will do for a link.
-    let by_tipcd = catalogue::carrier(mechanism).is_some_and(|carrier| match carrier.node {
-        Some(NodeKind::Tipcd) => true,
-        _ => carrier.transport == Transport::Tipc && !testbed.tipc.contains(&Tipc::Kernel),
-    });
+    let by_tipcd =
+        crossway_records::family::carrier(mechanism).is_some_and(|carrier| match carrier.node {
+            Some(NodeKind::Tipcd) => true,
+            _ => carrier.transport == Transport::Tipc && !testbed.tipc.contains(&Tipc::Kernel),
+        });
     if by_tipcd && testbed.kind != TestbedKind::Hosts && !testbed.tipc.contains(&Tipc::Node) {
         return no("no tipcd connects the testbed's hosts", "set tipc = [\"node\"] in the testbed");
     }
@@ -236,7 +237,7 @@ fn impossible_contained(mechanism: &str, inputs: &Inputs) -> Option<Unplaceable>
             "set testbed = \"local\"",
         );
     }
-    if catalogue::carrier(mechanism).is_some_and(|carrier| carrier.node.is_some()) {
+    if crossway_records::family::carrier(mechanism).is_some_and(|carrier| carrier.node.is_some()) {
         return no(
             "its daemon does not run in containers",
             "set kind = \"netlab\" and tipc = [\"node\"] in the testbed",

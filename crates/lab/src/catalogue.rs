@@ -10,7 +10,6 @@ use crossway_mech::{Caps, Carrier, Probe, registry};
 pub use crossway_mech::{Boundaries, Family, NodeKind, Transport};
 
 use crate::contender::{Contender, DeclarationError};
-use crate::record::Record;
 
 static CONTENDERS: OnceLock<Vec<Contender>> = OnceLock::new();
 
@@ -130,22 +129,6 @@ pub fn all() -> impl Iterator<Item = Entry> {
 /// The entry with this id.
 pub fn find(id: &str) -> Option<Entry> {
     all().find(|entry| entry.id() == id)
-}
-
-/// What carries the messages of the mechanism with this id; `None` for contenders, and for ids that occur only in
-/// records of another version.
-pub fn carrier(id: &str) -> Option<Carrier> {
-    find(id).and_then(|entry| entry.carrier())
-}
-
-/// The family of a record's mechanism: the one in its declaration if it is an external program. [`Family::Other`] if this
-/// version of Crossway does not have the mechanism.
-pub fn family_of(record: &Record) -> Family {
-    let family = match &record.contender {
-        Some(declared) => Family::of_contender(&declared.family),
-        None => carrier(&record.mechanism).map(|carrier| carrier.family),
-    };
-    family.unwrap_or(Family::Other)
 }
 
 /// Whether this is the id of a contender.

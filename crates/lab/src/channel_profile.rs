@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use crossway_channel::{Cost, Profile, Transport};
 use crossway_mech::{Access, Wait};
 
-use crate::fit::{Point, SIZES_AT_LEAST, weighted_line};
-use crate::inputs::{Ends, Placement, Workload};
-use crate::record::{Record, Span, Status};
-use crate::stats::{Summary, TRIALS_AT_LEAST, median};
+use crossway_records::fit::{Point, SIZES_AT_LEAST, weighted_line};
+use crossway_records::inputs::{Ends, Placement, Workload};
+use crossway_records::record::{Record, Span, Status};
+use crossway_records::stats::{Summary, TRIALS_AT_LEAST, median};
 
 /// Largest ratio between the ends of the 95 % interval of a size's median time.
 const SCATTER_MOST: f64 = 3.0;
@@ -169,7 +169,7 @@ fn cost(records: &[&Record], transport: Transport) -> Option<Result<(Cost, Basis
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::samples;
+    use crossway_records::samples;
 
     /// Streams of shm-futex whose times per message, in nanoseconds, are these at 64 B, and on a line of 80 ns and
     /// 0.05 ns per byte at larger sizes.

@@ -1,6 +1,6 @@
 //! Estimates how long a run will take.
 
-use crate::inputs::{Extent, Inputs};
+use crossway_records::inputs::{Extent, Inputs};
 
 /// Time for starting, verifying and closing a trial on this machine, milliseconds.
 const OVERHEAD_MS: u64 = 28;

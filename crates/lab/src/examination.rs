@@ -9,10 +9,10 @@ use crossway_sys::topology::Topology;
 
 use crate::case::{self, Case};
 use crate::contender::{Contender, End, ProgramError};
-use crate::inputs::Workload;
 use crate::launcher::{LaunchError, Launcher, RoleSite};
 use crate::plan::{Plan, PlanError};
 use crate::trial::{self, Setting};
+use crossway_records::inputs::Workload;
 
 /// Message sizes at which programs often fail: smaller than a sequence number, not a multiple of a word, one word, one
 /// cache line, one page, larger than a socket's buffer.

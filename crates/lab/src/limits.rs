@@ -1,120 +1,23 @@
-//! The physical limits of a machine, which no mechanism on it can beat.
+//! Measures the physical limits of a machine, which no mechanism on it can beat.
 //!
-//! The limits are measured without overhead: threads pinned to their CPUs, minimal loops, the best of several memory
+//! The limits ([`Limits`]) are measured without overhead: threads pinned to their CPUs, minimal loops, the best of several memory
 //! layouts. They are measured with every run and saved as `limits.json`, so that each figure can be compared with the
 //! limit that applies to it.
 
-pub mod bound;
 mod control;
 mod copying;
 mod exchange;
-mod moved;
 mod waiting;
 
 use std::time::Duration;
 
+use crossway_records::limits::{Limits, Memcpy, PairLines, SCHEMA, Spread};
 use crossway_sys::OsError;
 use crossway_sys::topology::Topology;
 use crossway_sys::yardstick::{CallKind, Lines, cache_line_round_trips, call_times, memcpy_times};
-use serde::{Deserialize, Serialize};
 
-pub use control::{ControlRate, RATES_TOO_LARGE};
 pub(crate) use copying::Copying;
-pub use copying::{CopyLimit, Layout, TWO_COPIES_FASTER};
 pub(crate) use exchange::{EXCHANGE_ATTEMPTS, EXCHANGE_MS, fastest_exchange};
-pub use exchange::{Exchange, ExchangeKind};
-pub use moved::{MOVED_FACTOR, cores_moved, cores_moved_between};
-pub use waiting::{Wake, WakeKind};
-
-use crate::stats;
-
-/// Current value of [`Limits::schema`].
-pub const SCHEMA: u32 = 1;
-
-/// A median with its spread.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// Number of samples.
-    pub n: usize,
-    /// Minimum.
-    pub min: f64,
-    /// 10th percentile.
-    pub p10: f64,
-    /// Median.
-    pub median: f64,
-    /// 90th percentile.
-    pub p90: f64,
-}
-
-impl Spread {
-    /// The spread of these samples; `None` if there are none.
-    pub fn of(samples: &[f64]) -> Option<Spread> {
-        let sorted = stats::sorted(samples)?;
-        let at = |q| stats::quantile_of_sorted(&sorted, q);
-        Some(Spread { n: sorted.len(), min: at(0.0), p10: at(0.1), median: at(0.5), p90: at(0.9) })
-    }
-
-    /// The spread of `factor` divided by each sample: converts times to rates.
-    fn inverse(samples: &[f64], factor: f64) -> Option<Spread> {
-        Self::of(&samples.iter().map(|s| factor / s).collect::<Vec<_>>())
-    }
-}
-
-/// Round trips between two CPUs through cache lines.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PairLines {
-    /// The CPU that sends the request.
-    pub a: u32,
-    /// The CPU that replies.
-    pub b: u32,
-    /// Proximity of the two CPUs in words; empty if the system does not report it.
-    pub relation: String,
-    /// Round trip through one cache line that both CPUs write in turn, nanoseconds.
-    pub one_line_ns: Spread,
-    /// Round trip through two cache lines, one per direction, as a request and a reply through memory need,
-    /// nanoseconds.
-    pub two_lines_ns: Spread,
-}
-
-/// Copying on one CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Memcpy {
-    /// Bytes per copy. All copies use the same two buffers, so small ones stay in the caches.
-    pub size_bytes: u64,
-    /// Bytes per second.
-    pub bytes_per_s: Spread,
-}
-
-/// All limits. A limit that could not be measured is absent, and `gaps` has the reason.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Version of the schema, [`SCHEMA`].
-    pub schema: u32,
-    /// Time of the measurement, milliseconds since 1970 UTC.
-    pub taken_unix_ms: u64,
-    /// One getppid call, nanoseconds.
-    pub system_call_ns: Spread,
-    /// One CLOCK_MONOTONIC reading, nanoseconds.
-    pub clock_read_ns: Spread,
-    /// One reading of the time stamp counter, nanoseconds.
-    pub counter_read_ns: Spread,
-    /// Cache-line round trips of the measured pairs of CPUs.
-    pub cache_lines: Vec<PairLines>,
-    /// Latency of waking a sleeping thread on another core.
-    pub wakes: Vec<Wake>,
-    /// Blocking exchanges between two CPUs and on one CPU; empty in files from before 0.1.0.
-    #[serde(default)]
-    pub exchanges: Vec<Exchange>,
-    /// Copying on one CPU.
-    pub memcpy: Vec<Memcpy>,
-    /// Throughput of one copy and two copies between two CPUs.
-    pub copies: Vec<CopyLimit>,
-    /// Rates of creating, querying and removing IPC objects; empty in files from before 0.1.0.
-    #[serde(default)]
-    pub control: Vec<ControlRate>,
-    /// The limits that are missing, each with the reason.
-    pub gaps: Vec<String>,
-}
 
 /// Which limits to measure, and how thoroughly.
 #[derive(Clone, Debug, PartialEq)]
@@ -173,87 +76,67 @@ impl Ask {
 /// cores are measured, and at most this many.
 const PAIRS_AT_MOST: usize = 2048;
 
-impl Limits {
-    /// Measures everything requested. `tell` is called with a description before each step.
-    ///
-    /// # Errors
-    /// A CPU cannot be used, or is occupied by something else for seconds.
-    pub fn measure(
-        topology: &Topology,
-        ask: &Ask,
-        mut tell: impl FnMut(&str),
-    ) -> Result<Limits, OsError> {
-        let mut gaps = Vec::new();
-        tell("system call and clocks");
-        let spread = |kind| spread_of(&call_times(kind, 31, 1000));
-        let mut limits = Limits {
-            schema: SCHEMA,
-            taken_unix_ms: crossway_sys::clock::unix_ms(),
-            system_call_ns: spread(CallKind::SystemCall),
-            clock_read_ns: spread(CallKind::ClockRead),
-            counter_read_ns: spread(CallKind::CounterRead),
-            cache_lines: Vec::new(),
-            wakes: Vec::new(),
-            exchanges: Vec::new(),
-            memcpy: Vec::new(),
-            copies: Vec::new(),
-            control: Vec::new(),
-            gaps: Vec::new(),
-        };
-        tell("memcpy");
-        limits.memcpy = memcpy();
-        let pairs = pairs_to_measure(topology, ask, &mut gaps);
-        tell("cache lines between cores");
-        for &(a, b) in &pairs {
-            limits.cache_lines.push(PairLines {
-                a,
-                b,
-                relation: relation(topology, a, b),
-                one_line_ns: spread_of(&cache_line_round_trips((a, b), Lines::One, 15, 500)?),
-                two_lines_ns: spread_of(&cache_line_round_trips((a, b), Lines::Two, 15, 500)?),
-            });
-        }
-        let chosen = copy_pairs(topology, ask);
-        for &(a, b) in &chosen {
-            tell(&format!("wake-ups from cpu {a} to cpu {b}"));
-            limits.wakes.extend(waiting::measure((a, b), ask.long_wakes)?);
-            tell(&format!("copies from cpu {a} to cpu {b}"));
-            limits.copies.extend(copying::measure(topology, (a, b), ask)?);
-        }
-        for cpus in exchange_pairs(topology, &chosen) {
-            tell(&format!("blocking exchanges of cpu {} with cpu {}", cpus.0, cpus.1));
-            let span = Duration::from_millis(EXCHANGE_MS);
-            match fastest_exchange(cpus, span, span, EXCHANGE_ATTEMPTS) {
-                Ok(exchange) => limits.exchanges.push(exchange),
-                Err(why) => gaps.push(format!(
-                    "no blocking exchange between CPUs {} and {} counts: {why}",
-                    cpus.0, cpus.1
-                )),
-            }
-        }
-        tell("creating, querying and removing IPC objects");
-        limits.control = control::measure(ask.run_ms.min(5), ask.repeats.min(5), &mut gaps);
-        limits.gaps = gaps;
-        Ok(limits)
+/// Measures everything requested. `tell` is called with a description before each step.
+///
+/// # Errors
+/// A CPU cannot be used, or is occupied by something else for seconds.
+pub fn measure(
+    topology: &Topology,
+    ask: &Ask,
+    mut tell: impl FnMut(&str),
+) -> Result<Limits, OsError> {
+    let mut gaps = Vec::new();
+    tell("system call and clocks");
+    let spread = |kind| spread_of(&call_times(kind, 31, 1000));
+    let mut limits = Limits {
+        schema: SCHEMA,
+        taken_unix_ms: crossway_sys::clock::unix_ms(),
+        system_call_ns: spread(CallKind::SystemCall),
+        clock_read_ns: spread(CallKind::ClockRead),
+        counter_read_ns: spread(CallKind::CounterRead),
+        cache_lines: Vec::new(),
+        wakes: Vec::new(),
+        exchanges: Vec::new(),
+        memcpy: Vec::new(),
+        copies: Vec::new(),
+        control: Vec::new(),
+        gaps: Vec::new(),
+    };
+    tell("memcpy");
+    limits.memcpy = memcpy();
+    let pairs = pairs_to_measure(topology, ask, &mut gaps);
+    tell("cache lines between cores");
+    for &(a, b) in &pairs {
+        limits.cache_lines.push(PairLines {
+            a,
+            b,
+            relation: relation(topology, a, b),
+            one_line_ns: spread_of(&cache_line_round_trips((a, b), Lines::One, 15, 500)?),
+            two_lines_ns: spread_of(&cache_line_round_trips((a, b), Lines::Two, 15, 500)?),
+        });
     }
-
-    /// The median round trip between two CPUs through two cache lines, nanoseconds; `None` if it was not measured. The
-    /// order of the CPUs does not matter.
-    pub fn two_lines_ns(&self, a: u32, b: u32) -> Option<f64> {
-        let pair = |p: &&PairLines| (p.a, p.b) == (a, b) || (p.a, p.b) == (b, a);
-        self.cache_lines.iter().find(pair).map(|p| p.two_lines_ns.median)
+    let chosen = copy_pairs(topology, ask);
+    for &(a, b) in &chosen {
+        tell(&format!("wake-ups from cpu {a} to cpu {b}"));
+        limits.wakes.extend(waiting::measure((a, b), ask.long_wakes)?);
+        tell(&format!("copies from cpu {a} to cpu {b}"));
+        limits.copies.extend(copying::measure(topology, (a, b), ask)?);
     }
-
-    /// The throughput with this number of copies (1 or 2) at this size, between the last of the measured pairs of CPUs.
-    /// If the size was not measured, the next smaller measured size is used, because a larger message never takes less
-    /// time. `None` if there is no such measurement.
-    pub fn copy_limit(&self, copies: u32, size_bytes: u64) -> Option<&CopyLimit> {
-        self.copies
-            .iter()
-            .filter(|c| c.copies == copies)
-            .filter(|c| c.size_bytes <= size_bytes.max(64))
-            .max_by_key(|c| c.size_bytes)
+    for cpus in exchange_pairs(topology, &chosen) {
+        tell(&format!("blocking exchanges of cpu {} with cpu {}", cpus.0, cpus.1));
+        let span = Duration::from_millis(EXCHANGE_MS);
+        match fastest_exchange(cpus, span, span, EXCHANGE_ATTEMPTS) {
+            Ok(exchange) => limits.exchanges.push(exchange),
+            Err(why) => gaps.push(format!(
+                "no blocking exchange between CPUs {} and {} counts: {why}",
+                cpus.0, cpus.1
+            )),
+        }
     }
+    tell("creating, querying and removing IPC objects");
+    limits.control = control::measure(ask.run_ms.min(5), ask.repeats.min(5), &mut gaps);
+    limits.gaps = gaps;
+    Ok(limits)
 }
 
 fn spread_of(samples: &[f64]) -> Spread {
@@ -363,12 +246,6 @@ mod tests {
     }
 
     #[test]
-    fn moved_cores_are_reported_in_both_directions() {
-        assert!(cores_moved(37.0, 184.0) && cores_moved(184.0, 37.0));
-        assert!(!cores_moved(100.0, 120.0) && !cores_moved(0.0, 100.0));
-    }
-
-    #[test]
     fn a_run_asks_for_its_own_sizes_unless_they_are_a_series() {
         assert_eq!(Ask::beside_a_run(vec![4096, 64, 1, 100, 64]).sizes_bytes, [64, 128, 4096]);
         let series = (1..80).map(|n| 512 * n).collect();
@@ -393,8 +270,7 @@ mod tests {
             ..Ask::default()
         };
         let mut told = Vec::new();
-        let limits =
-            Limits::measure(&topology, &ask, |what| told.push(what.to_owned())).expect("two CPUs");
+        let limits = measure(&topology, &ask, |what| told.push(what.to_owned())).expect("two CPUs");
         assert_eq!(limits.cache_lines.len(), 1);
         assert_eq!(limits.wakes.len(), 4);
         assert_eq!(limits.copies.len(), 4);

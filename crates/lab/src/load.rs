@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crossway_sys::{OsError, family, lease, program};
 use serde::{Deserialize, Serialize};
 
-use crate::inputs::Load;
 use crate::tools::{self, Found};
+use crossway_records::inputs::Load;
 
 /// Total memory of the memory workers, as a stress-ng argument.
 const MEMORY_BYTES: &str = "256M";

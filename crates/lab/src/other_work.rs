@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::preflight;
-use crate::record::{HostMeters, Record, Status};
-use crate::records_io::ReadError;
+use crossway_records::record::{HostMeters, Record, Status};
+use crossway_records::records_io::ReadError;
 
 /// Number of CPUs that other programs must keep busy before a warning is given. Even an otherwise idle machine uses up
 /// to half of this, for interrupts and for Crossway itself before and after the measured messages.
@@ -87,8 +87,8 @@ pub fn disturbances(name: &str, path: &Path, records: &[Record]) -> Result<Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inputs::Load;
-    use crate::samples::{loaded, trials};
+    use crossway_records::inputs::Load;
+    use crossway_records::samples::{loaded, trials};
 
     /// Trials of 1 ms on two CPUs, in which other programs used `other_ns` of CPU time, the roles 6 us, and interrupts
     /// 4 us.

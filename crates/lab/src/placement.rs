@@ -3,8 +3,8 @@
 use crossway_mech::Wait;
 use crossway_sys::topology::{Relation, Topology};
 
-use crate::inputs::Placement;
 use crate::plan::PlacementAxis;
+use crossway_records::inputs::Placement;
 
 /// The reason why a case cannot be placed, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crossway_sys::procfs::HostCpu;
 use serde::{Deserialize, Serialize};
 
 use crate::env::Environment;
-use crate::records_io::{self, ReadError};
+use crossway_records::records_io::{self, ReadError};
 
 /// A warning is given if other processes use more than this fraction of a CPU's time.
 const BUSY_SHARE: f64 = 0.2;

@@ -3,7 +3,7 @@
 use crossway_mech::Caps;
 
 use crate::control::Part;
-use crate::inputs::{Inputs, Workload};
+use crossway_records::inputs::{Inputs, Workload};
 
 /// One role of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 
 use crossway_mech::{Mechanism, Rx, Tx};
 
-use crate::inputs::Inputs;
 use crate::payload::next_random;
 use crate::role_context::{RoleContext, RoleError};
+use crossway_records::inputs::Inputs;
 
 const MOST_MESSAGES: usize = 64;
 const LEAST_MESSAGES: usize = 8;

@@ -5,7 +5,7 @@
 #[path = "../tests/synthetic/mod.rs"]
 mod synthetic;
 
-use crossway_lab::inputs::Workload;
+use crossway_records::inputs::Workload;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);

@@ -2,7 +2,7 @@
 
 use crossway_lab::advise::figure::Figure;
 use crossway_lab::advise::{Advice, Compared, Flip};
-use crossway_lab::stats::TRIALS_AT_LEAST;
+use crossway_records::stats::TRIALS_AT_LEAST;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value, context};
 use serde::Serialize;

@@ -7,7 +7,7 @@ use crate::ranking::{Metric, Ranking};
 use crate::summary::{Case, Summary};
 use crate::units;
 use crate::verdict::list;
-use crossway_lab::rank::WaitClass;
+use crossway_records::rank::WaitClass;
 
 /// A group of adjacent columns that share a heading.
 #[derive(Clone, Debug, Serialize)]

@@ -1,7 +1,7 @@
-//! Marks ends that may block but hardly ever slept ([`crossway_lab::awake`]).
+//! Marks ends that may block but hardly ever slept ([`crossway_records::awake`]).
 
-use crossway_lab::awake::{self, SLEPT};
-use crossway_lab::rank::WaitClass;
+use crossway_records::awake::{self, SLEPT};
+use crossway_records::rank::WaitClass;
 
 use crate::contender::Contender;
 use crate::ranking::{Metric, Ranking};

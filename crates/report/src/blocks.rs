@@ -6,8 +6,8 @@ mod footnotes;
 pub(crate) mod paced;
 mod trials;
 
-use crossway_lab::rank::{MOVED, WaitClass};
-use crossway_lab::record::Span;
+use crossway_records::rank::{MOVED, WaitClass};
+use crossway_records::record::Span;
 pub use footnotes::{BEYOND, BEYOND_MEANS, SIZES_ARE_REQUESTS};
 use footnotes::{FEW, POOLED, marks_explained, without_cpu_time};
 use serde::Serialize;

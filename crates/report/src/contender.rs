@@ -1,8 +1,8 @@
 //! A contender (a mechanism with its way of waiting and of accessing the payload), and the style in which it is drawn.
 
 use crossway_lab::catalogue::Family;
-use crossway_lab::inputs::{Access, Wait};
-use crossway_lab::rank::WaitClass;
+use crossway_records::inputs::{Access, Wait};
+use crossway_records::rank::WaitClass;
 
 /// The style in which a family of mechanisms is drawn.
 pub trait Style {

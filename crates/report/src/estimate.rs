@@ -1,3 +1,3 @@
 //! A figure over trials: its median, interval and number of trials.
 
-pub use crossway_lab::stats::Estimate;
+pub use crossway_records::stats::Estimate;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crossway_lab::histogram::{read_log, tag};
-use crossway_lab::record::Span;
+use crossway_records::histogram::{read_log, tag};
+use crossway_records::record::Span;
 use hdrhistogram::Histogram;
 use hdrhistogram::iterators::IterationValue;
 
@@ -120,7 +120,7 @@ impl Distribution {
 mod tests {
     use super::*;
 
-    use crossway_lab::histogram::empty;
+    use crossway_records::histogram::empty;
 
     fn trial(samples: &[(u64, u64)]) -> Histogram<u64> {
         let mut histogram = empty();

@@ -22,7 +22,7 @@ use crate::steps::{self, Shapes};
 use crate::studies;
 use crate::summary::Summary;
 use crossway_lab::catalogue::Family;
-use crossway_lab::rank::WaitClass;
+use crossway_records::rank::WaitClass;
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
 const STYLE: &str = include_str!("../assets/page.css");

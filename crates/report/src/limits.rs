@@ -1,8 +1,8 @@
 //! The machine's physical limits: levels in charts, and the limit that bounds a contender's figure.
 
-use crossway_lab::limits::bound::{self, Loop, Readings, is_better};
-use crossway_lab::limits::{CopyLimit, Limits as Measured, Spread};
-use crossway_lab::stats;
+use crossway_records::limits::bound::{self, Loop, Readings, is_better};
+use crossway_records::limits::{CopyLimit, Limits as Measured, Spread};
+use crossway_records::stats;
 
 use crate::contender::Contender;
 use crate::estimate::Estimate;

@@ -1,7 +1,7 @@
 //! The description of the machine on which a run was measured.
 
 use crossway_lab::env::Environment;
-use crossway_lab::record::Record;
+use crossway_records::record::Record;
 
 use crate::section::{Block, Section};
 use crate::sheet::{Cell, Row, Sheet};

@@ -1,12 +1,12 @@
 //! Rankings of contenders by one figure, within one wait class, one setting and one message size.
 
-use crossway_lab::inputs::Workload;
-use crossway_lab::record::Span;
+use crossway_records::inputs::Workload;
+use crossway_records::record::Span;
 
 use crate::estimate::Estimate;
 use crate::summary::{Case, Summary};
 use crate::units::Quantity;
-use crossway_lab::rank::{MOVED, WaitClass};
+use crossway_records::rank::{MOVED, WaitClass};
 
 /// A figure by which contenders are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use crossway_lab::record::{Record, Span};
+use crossway_records::record::{Record, Span};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::run::Run;
 use crate::summary::{load_name, placement_name, workload_name};
-use crossway_lab::rank::WaitClass;
+use crossway_records::rank::WaitClass;
 
 /// Maximum number of trials embedded in the page as a row each; with more, the page has one row per case.
 pub const TRIALS_MAX: usize = 5000;
@@ -99,10 +99,10 @@ fn trials(run: &Run) -> Raw {
                 words.index(&load_name(r.inputs.load)),
                 json!(r.inputs.trial),
                 words.index(match r.status {
-                    crossway_lab::record::Status::Ok => "ok",
-                    crossway_lab::record::Status::Degraded => "degraded",
-                    crossway_lab::record::Status::Failed => "failed",
-                    crossway_lab::record::Status::Skipped => "skipped",
+                    crossway_records::record::Status::Ok => "ok",
+                    crossway_records::record::Status::Degraded => "degraded",
+                    crossway_records::record::Status::Failed => "failed",
+                    crossway_records::record::Status::Skipped => "skipped",
                 }),
                 number(r.throughput.map(|t| t.msgs_per_s)),
                 number(r.throughput.map(|t| t.bytes_per_s)),

@@ -8,9 +8,9 @@ use crossway_lab::moves::{self, MoveRecord};
 use crossway_lab::other_work;
 use crossway_lab::plan::{self, OVERRIDES};
 use crossway_lab::preflight::{Finding, Severity};
-use crossway_lab::record::{Record, Status};
-use crossway_lab::records_io::{self, ReadError};
 use crossway_lab::run::RunInfo;
+use crossway_records::record::{Record, Status};
+use crossway_records::records_io::{self, ReadError};
 
 use crate::histograms::Histograms;
 use crate::limits::Limits;

@@ -16,7 +16,7 @@ use crate::sheet::{self, Row, Sheet};
 use crate::steps::{self, Shapes};
 use crate::studies::{self, Study};
 use crate::units::count;
-use crossway_lab::rank::WaitClass;
+use crossway_records::rank::WaitClass;
 use left_out::left_out;
 
 /// Maximum number of blocks printed; the page shows more.

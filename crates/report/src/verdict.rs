@@ -1,14 +1,14 @@
 //! The conclusions of a run in sentences. Every sentence is made from the figures, claims no more than their intervals
 //! allow, and never ranks a spinning contender against one that blocks.
 
-use crossway_lab::record::Status;
+use crossway_records::record::Status;
 
 use crate::awake;
 use crate::estimate::Estimate;
 use crate::ranking::{Entry, Metric, Ranking, advantage};
 use crate::summary::{Summary, workload_name};
 use crate::units;
-use crossway_lab::rank::{MOVED, WaitClass, moved_explained};
+use crossway_records::rank::{MOVED, WaitClass, moved_explained};
 
 mod paced;
 mod words;

@@ -1,7 +1,7 @@
 //! Load of the hosts and packets on the network over a case's trials: packets in each direction, retransmissions,
 //! packets over time.
 
-use crossway_lab::record::{PacketSeries, Record};
+use crossway_records::record::{PacketSeries, Record};
 
 use crate::estimate::Estimate;
 
@@ -90,7 +90,7 @@ impl Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crossway_lab::record::PacketSample;
+    use crossway_records::record::PacketSample;
 
     #[test]
     fn a_flow_is_packets_per_second_of_each_interval() {

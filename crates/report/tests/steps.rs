@@ -5,8 +5,8 @@ mod synthetic;
 
 use std::path::Path;
 
-use crossway_lab::inputs::{Wait, Workload};
-use crossway_lab::record::{IfaceMeters, Record, Status};
+use crossway_records::inputs::{Wait, Workload};
+use crossway_records::record::{IfaceMeters, Record, Status};
 use crossway_report::steps::{Over, Shape, Shapes};
 use crossway_report::{Run, html, json, svg, terminal};
 use synthetic::{Ask, MADE, Noise};

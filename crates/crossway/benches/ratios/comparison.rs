@@ -1,7 +1,7 @@
 //! Ratios of two figures, with their spread, and whether they reach their targets.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
-use crossway_lab::stats::{self, bootstrap};
+use crossway_records::stats::{self, bootstrap};
 use serde::Serialize;
 
 /// The target of a ratio.

@@ -18,11 +18,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Parser;
 use comparison::{Comparison, Target};
-use crossway_lab::limits::{Ask, Limits};
+use crossway_lab::case;
+use crossway_lab::limits::Ask;
 use crossway_lab::plan::Plan;
-use crossway_lab::record::Record;
-use crossway_lab::{case, inputs::Workload, stats};
 use crossway_mech::Wait;
+use crossway_records::limits::Limits;
+use crossway_records::record::Record;
+use crossway_records::{inputs::Workload, stats};
 use crossway_sys::topology::Topology;
 use reference::{Reference, Touch};
 
@@ -207,7 +209,7 @@ fn limits(topology: &Topology, pair: (u32, u32)) -> anyhow::Result<Limits> {
         long_wakes: 1,
         ..Ask::default()
     };
-    Ok(Limits::measure(topology, &ask, |what| eprintln!("limits: {what}"))?)
+    Ok(crossway_lab::limits::measure(topology, &ask, |what| eprintln!("limits: {what}"))?)
 }
 
 /// Runs the plan. If a trial is compared with a C loop, the loop runs before or after the trial with the same number of

@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 
 use crossway_lab::case;
-use crossway_lab::inputs::Workload;
 use crossway_lab::plan::Plan;
-use crossway_lab::record::Record;
 use crossway_netlab::{Lab, Link, Offloads, Topology as Network};
+use crossway_records::inputs::Workload;
+use crossway_records::record::Record;
 use crossway_sys::topology::Topology;
 
 use crate::comparison::{Comparison, Target};

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::Plan;
-use crossway_lab::record::{Record, Status};
 use crossway_lab::run::{self, Options, RunEvent};
 use crossway_lab::shutdown;
+use crossway_records::record::{Record, Status};
 
 /// Runs a plan. `counterpart` measures the other side of a pair and returns its figure. Its argument is the record of
 /// the pair's trial or, if the counterpart runs first, the record of the preceding trial of the same case. `each`

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
-use crossway_lab::inputs::Workload;
 use crossway_lab::payload::working_set_bytes;
-use crossway_lab::record::Record;
+use crossway_records::inputs::Workload;
+use crossway_records::record::Record;
 use crossway_sys::topology::Topology;
 use serde::Deserialize;
 

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
-use crossway_lab::cases::{self, CaseKey};
-use crossway_lab::compare::{
+use crossway_lab::env::{Environment, difference};
+use crossway_lab::other_work::disturbances;
+use crossway_records::cases::{self, CaseKey};
+use crossway_records::compare::{
     Comparison, ComparisonReport, FailOn, Figure, RatesOfCase, Terms, Verdict, change,
     change_range, compare, parse_percent,
 };
-use crossway_lab::env::{Environment, difference};
-use crossway_lab::other_work::disturbances;
-use crossway_lab::record::{Rates, Record};
-use crossway_lab::records_io::{ENVIRONMENT, Loaded, read_beside, read_records};
-use crossway_lab::runs;
+use crossway_records::record::{Rates, Record};
+use crossway_records::records_io::{ENVIRONMENT, Loaded, read_beside, read_records};
+use crossway_records::runs;
 use crossway_report::units::{Quantity, count};
 use serde::Serialize;
 

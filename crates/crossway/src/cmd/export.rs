@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use crossway_lab::export::{COLUMNS, write_csv};
-use crossway_lab::record::Record;
-use crossway_lab::records_io::read_records;
+use crossway_records::export::{COLUMNS, write_csv};
+use crossway_records::record::Record;
+use crossway_records::records_io::read_records;
 use crossway_report::units::count;
 
 use super::Run;
@@ -92,7 +92,7 @@ impl Export {
 #[cfg(feature = "parquet")]
 fn write_parquet(records: &[Record], out: impl Write + Send) -> anyhow::Result<()> {
     let records: Vec<_> = records.iter().collect();
-    Ok(crossway_lab::export::write_parquet(&records, out)?)
+    Ok(crossway_records::export::write_parquet(&records, out)?)
 }
 
 #[cfg(not(feature = "parquet"))]

@@ -10,8 +10,8 @@ use crossway_lab::faults::{
     self, FAULTS, Fault, FaultEvent, FaultRecord, FaultSummary, MatrixError, Options, Outcome,
     Remover, Summary, read_faults,
 };
-use crossway_lab::record::Status;
 use crossway_lab::shutdown;
+use crossway_records::record::Status;
 use crossway_report::units::count;
 
 use super::Run;

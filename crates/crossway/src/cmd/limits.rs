@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use crossway_lab::env::Environment;
-use crossway_lab::limits::{self, Ask, Spread};
+use crossway_lab::limits::{self, Ask};
 use crossway_lab::meters::{HostAsk, HostMeter};
 use crossway_lab::other_work::{self, OtherWork};
 use crossway_lab::preflight::{self, Activity, Need, Severity};
+use crossway_records::limits::{Limits as Readings, Spread, TWO_COPIES_FASTER};
 use crossway_report::units::{Quantity, size};
 use crossway_sys::topology::Topology;
 use crossway_sys::usage::Usage;
@@ -88,7 +89,7 @@ impl Run for Limits {
         let progress = indicatif::ProgressBar::new_spinner();
         progress.enable_steady_tick(Duration::from_millis(100));
         let limits =
-            limits::Limits::measure(&topology, &ask, |what| progress.set_message(what.to_owned()))?;
+            limits::measure(&topology, &ask, |what| progress.set_message(what.to_owned()))?;
         progress.finish_and_clear();
         let own_ns = Usage::now().cpu_ns - own.cpu_ns;
         let others = meter.stop().cpu.ok().and_then(|host| OtherWork::of(&[host], own_ns, Some(0)));
@@ -133,7 +134,7 @@ fn times(spread: &Spread) -> [String; 3] {
     shown(Quantity::Duration, spread)
 }
 
-fn print(ui: &Ui, limits: &limits::Limits) {
+fn print(ui: &Ui, limits: &Readings) {
     println!("{}", ui.paint("1", "On one CPU"));
     let mut calls = table(&["", "median", "p10", "p90"]);
     for (name, spread) in [
@@ -226,7 +227,7 @@ fn print(ui: &Ui, limits: &limits::Limits) {
         }
         println!("{}", copies.text(ui));
         if limits.copies.iter().any(|c| limits.two_copies_faster(c)) {
-            ui.print_noted("1", "↓", limits::TWO_COPIES_FASTER);
+            ui.print_noted("1", "↓", TWO_COPIES_FASTER);
         }
     }
     if !limits.control.is_empty() {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crossway_lab::other_work::disturbances;
-use crossway_lab::rank::{By, Entry, MOVED, Ranking, Speed, contender, moved_explained, rank};
-use crossway_lab::records_io::read_records;
+use crossway_records::rank::{By, Entry, MOVED, Ranking, Speed, contender, moved_explained, rank};
+use crossway_records::records_io::read_records;
 use crossway_report::awake::{AWAKE, awake_explained};
 use crossway_report::blocks::{BEYOND, BEYOND_MEANS, SIZES_ARE_REQUESTS};
 use crossway_report::terminal::wrap_indented;

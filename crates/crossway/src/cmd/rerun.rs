@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use crossway_lab::plan::Plan;
-use crossway_lab::record::Record;
-use crossway_lab::records_io::ReadError;
-use crossway_lab::{records_io, runs};
+use crossway_records::record::Record;
+use crossway_records::records_io::ReadError;
+use crossway_records::{records_io, runs};
 
 use super::Run;
 use super::measure::{self, Job};

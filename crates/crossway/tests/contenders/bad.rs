@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crossway_lab::record::{Record, Status};
+use crossway_records::record::{Record, Status};
 
 use crate::{Workshop, have};
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crossway_lab::record::Status;
+use crossway_records::record::Status;
 
 use crate::{Workshop, have, stderr, stdout, tree};
 

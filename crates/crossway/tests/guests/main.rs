@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crossway_lab::record::{Record, Status};
+use crossway_records::record::{Record, Status};
 
 const CROSSWAY: &str = env!("CARGO_BIN_EXE_crossway");
 

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crossway_lab::record::{Record, Status};
+use crossway_records::record::{Record, Status};
 
 use super::{CROSSWAY, Up, crossway, errors, exec, own, said};
 

@@ -14,8 +14,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use crossway_lab::inputs::Ends;
-use crossway_lab::record::{Record, Span, Status};
+use crossway_records::inputs::Ends;
+use crossway_records::record::{Record, Span, Status};
 use place::{Place, await_that, signal};
 
 pub(crate) const CROSSWAY: &str = env!("CARGO_BIN_EXE_crossway");

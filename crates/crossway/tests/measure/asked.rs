@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crossway_lab::plan::Plan;
-use crossway_lab::record::{Record, Status};
+use crossway_records::record::{Record, Status};
 use serde_json::Value;
 
 use super::place::Place;

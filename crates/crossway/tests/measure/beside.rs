@@ -1,7 +1,7 @@
 //! Workloads that run concurrently with the measured one (`beside`).
 
-use crossway_lab::inputs::Workload;
-use crossway_lab::record::{Record, Span};
+use crossway_records::inputs::Workload;
+use crossway_records::record::{Record, Span};
 
 use super::place::{Place, await_that, signal};
 use super::{assert_success, is_done};

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crossway_lab::record::Status;
+use crossway_records::record::Status;
 
 use super::place::{Place, await_that, signal, state};
 use super::{assert_success, is_done};

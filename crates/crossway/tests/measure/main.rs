@@ -11,8 +11,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use crossway_lab::record::{Record, Span, Status};
-use crossway_lab::records_io::read_records;
+use crossway_records::record::{Record, Span, Status};
+use crossway_records::records_io::read_records;
 use crossway_sys::topology::Topology;
 use place::Place;
 
@@ -68,7 +68,7 @@ fn a_tiny_plan_becomes_verified_records_and_nothing_stays_behind() {
             );
             assert!(latency.min <= latency.p50 && latency.p50 <= latency.max);
             let log = fs::read(place.run().join(latency.histogram.as_ref().unwrap())).unwrap();
-            let histograms = crossway_lab::histogram::read_log(&log);
+            let histograms = crossway_records::histogram::read_log(&log);
             assert_eq!(histograms[0].0, "round-trip");
             assert_eq!(histograms[0].1.len(), latency.n);
         }

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crossway_lab::record::Record;
-use crossway_lab::records_io::read_records;
+use crossway_records::record::Record;
+use crossway_records::records_io::read_records;
 use tempfile::TempDir;
 
 /// A folder for one run, with a separate runtime directory, so that only leftovers of this test are found.

@@ -38,7 +38,8 @@ use crossway_lab::advise::{
 use crossway_lab::catalogue;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::run::{Options, RunError};
-use crossway_lab::{shutdown, stats};
+use crossway_lab::shutdown;
+use crossway_records::stats;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};

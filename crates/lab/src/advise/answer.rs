@@ -24,7 +24,7 @@ use super::property::Property;
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;
 use super::trials::{SurveyPart, Trial};
-use crate::stats::TRIALS_AT_LEAST;
+use crossway_records::stats::TRIALS_AT_LEAST;
 
 /// A row of the decision table.
 #[derive(Clone, Debug, Serialize)]

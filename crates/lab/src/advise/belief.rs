@@ -11,7 +11,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::stats::median;
+use crossway_records::stats::median;
 
 /// Candidates whose cost exceeds the lowest by more than this factor do not contribute to the common spread: they are
 /// clearly more expensive.

@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::property::{Fact, Property, Subject, Wish};
 use super::question::Question;
-use crate::cases::wait_name;
 use crate::catalogue::Entry;
 use crate::faults::FaultRecord;
+use crossway_records::cases::wait_name;
 
 /// A mechanism with a way of waiting.
 #[derive(Clone, Debug, PartialEq)]

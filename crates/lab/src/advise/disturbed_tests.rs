@@ -5,9 +5,9 @@ use super::figure::Open;
 use super::question::Question;
 use super::tests::UNPINNED;
 use super::*;
-use crate::inputs::Placement;
-use crate::record::{HostMeters, Record};
-use crate::samples;
+use crossway_records::inputs::Placement;
+use crossway_records::record::{HostMeters, Record};
+use crossway_records::samples;
 
 const NOTHING_KNOWN: Known<'static> = Known { probes: &[], faults: &[] };
 
@@ -133,7 +133,7 @@ fn checked(findings: &[&str]) -> Advice {
     for (_, run) in &runs {
         std::fs::create_dir(run).expect("a run");
         let text = format!("[{}]", found.join(","));
-        std::fs::write(run.join(crate::records_io::PREFLIGHT), text).expect("a file");
+        std::fs::write(run.join(crossway_records::records_io::PREFLIGHT), text).expect("a file");
     }
     let own = round_trips("pipe", 5_000, 900.0).iter().map(Trial::of).collect();
     let library = Library { own, run_dirs: runs.into(), ..Library::default() };
@@ -168,7 +168,7 @@ impl Bench for Checked<'_> {
         std::fs::create_dir_all(&run).expect("a run");
         let found =
             r#"[{"severity":"warning","about":"load","what":"it was busy","next_step":"wait"}]"#;
-        std::fs::write(run.join(crate::records_io::PREFLIGHT), found).expect("a file");
+        std::fs::write(run.join(crossway_records::records_io::PREFLIGHT), found).expect("a file");
         Ok(round_trips("pipe", 5_000, 900.0).iter().map(Trial::of).collect())
     }
 }

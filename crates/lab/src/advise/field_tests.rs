@@ -11,10 +11,10 @@ use super::tests::UNPINNED;
 use super::*;
 use crate::catalogue::Entry;
 use crate::contender::Contender;
-use crate::inputs::{Ends, Placement, Workload};
-use crate::record::{Pacing, Record};
-use crate::samples;
-use crate::testbed::{Share, TestbedKind};
+use crossway_records::inputs::{Ends, Placement, Workload};
+use crossway_records::record::{Pacing, Record};
+use crossway_records::samples;
+use crossway_records::testbed::{Share, TestbedKind};
 
 const NOTHING_KNOWN: Known<'static> = Known { probes: &[], faults: &[] };
 

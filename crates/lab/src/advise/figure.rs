@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::question::goal;
-use crate::goals;
-use crate::stats::{self, Interval, TRIALS_AT_LEAST, median, median_interval};
+use crossway_records::goals;
+use crossway_records::stats::{self, Interval, TRIALS_AT_LEAST, median, median_interval};
 
 /// A candidate is not pursued if all of its first trials exceed a goal's limit by this factor, even though fewer than
 /// [`TRIALS_AT_LEAST`] trials leave the goal itself undecided.

@@ -5,9 +5,9 @@ use super::figure::{Figure, GoalVerdict};
 use super::question::Question;
 use super::tests::UNPINNED;
 use super::*;
-use crate::inputs::Placement;
-use crate::record::{Record, Status};
-use crate::samples;
+use crossway_records::inputs::Placement;
+use crossway_records::record::{Record, Status};
+use crossway_records::samples;
 
 fn question(text: &str) -> Question {
     Question::parse("test", "test.toml", text).expect("a question")
@@ -57,7 +57,8 @@ fn one_good_trial_beyond_a_maximum_misses_it() {
     let mut below = records.clone();
     let text = format!("{UNPINNED}rate_per_s = 2000\n[goal]\nmax_us = 1000");
     for record in &mut below {
-        record.inputs.workload = crate::inputs::Workload::Requests { period_ns: 500_000 };
+        record.inputs.workload =
+            crossway_records::inputs::Workload::Requests { period_ns: 500_000 };
         let missed = record.latency_ns[0].max == 3_180_000;
         let share = if missed { 0.9 } else { 1.0 };
         record.pacing = Some(samples::pacing(1e6, share));
@@ -219,7 +220,8 @@ fn commands_name_the_folder_in_which_a_run_lies() {
     let dir = tempfile::tempdir().expect("a folder");
     let run = dir.path().join("renamed");
     std::fs::create_dir(&run).expect("a run");
-    std::fs::write(run.join(crate::records_io::RESULTS), lines.join("\n")).expect("written");
+    std::fs::write(run.join(crossway_records::records_io::RESULTS), lines.join("\n"))
+        .expect("written");
     let library = Library::read(&[dir.path().to_owned()], "this machine", &question(UNPINNED));
     let known = Known { probes: &[], faults: &[] };
     let sources = Sources { known, library: &library, folder: dir.path(), budget: None };
@@ -241,7 +243,8 @@ fn lines_with_impossible_figures_are_not_evidence() {
     values[3]["counts"] = serde_json::Value::Null;
     let lines: Vec<String> = values.iter().map(ToString::to_string).collect();
     let dir = tempfile::tempdir().expect("a folder");
-    std::fs::write(dir.path().join(crate::records_io::RESULTS), lines.join("\n")).expect("written");
+    std::fs::write(dir.path().join(crossway_records::records_io::RESULTS), lines.join("\n"))
+        .expect("written");
     let library = Library::read(&[dir.path().to_owned()], "this machine", &question(UNPINNED));
     assert_eq!(library.foreign.len(), 4);
     let warning = library.warnings.first().expect("a warning");
@@ -258,7 +261,8 @@ fn copies_of_a_run_and_folders_named_twice_count_once() {
     let folder = |name: &str| {
         let run = dir.path().join(name);
         std::fs::create_dir(&run).expect("a run");
-        std::fs::write(run.join(crate::records_io::RESULTS), lines.join("\n")).expect("written");
+        std::fs::write(run.join(crossway_records::records_io::RESULTS), lines.join("\n"))
+            .expect("written");
     };
     let read = |folders: &[&std::path::Path]| {
         let folders: Vec<PathBuf> = folders.iter().map(|f| f.to_path_buf()).collect();
@@ -335,7 +339,8 @@ fn a_rate_is_judged_by_its_interval() {
     let reached = |shares: &[f64]| {
         let mut records = with_maxima("pipe", 900.0, &vec![100; shares.len()]);
         for (record, share) in records.iter_mut().zip(shares) {
-            record.inputs.workload = crate::inputs::Workload::Requests { period_ns: 500_000 };
+            record.inputs.workload =
+                crossway_records::inputs::Workload::Requests { period_ns: 500_000 };
             record.pacing = Some(samples::pacing(1e6, *share));
         }
         answer(&text, &records)

@@ -13,10 +13,10 @@ use super::figure::{Figure, GoalVerdict, Open};
 use super::property::{Property, Wish};
 use super::question::{Objective, Percentile, Question};
 use super::trials::{SurveyPart, Trial};
-use crate::inputs::{Ends, Load};
-pub use crate::record::RATE_REACHED;
-use crate::stats::TRIALS_AT_LEAST;
-use crate::testbed::Testbed;
+use crossway_records::inputs::{Ends, Load};
+pub use crossway_records::record::RATE_REACHED;
+use crossway_records::stats::TRIALS_AT_LEAST;
+use crossway_records::testbed::Testbed;
 
 /// How much more than the best a choice may cost, as a fraction; smaller differences do not matter to a program.
 pub const EQUAL_WITHIN: f64 = 0.05;

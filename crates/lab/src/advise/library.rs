@@ -13,9 +13,9 @@ use super::question::Question;
 use super::survey::{FOR_ADVISE, about};
 use super::trials::Trial;
 use crate::env::RunEnvironment;
-use crate::record::Status;
-use crate::records_io::{self, RESULTS};
 use crate::run::PLAN;
+use crossway_records::record::Status;
+use crossway_records::records_io::{self, RESULTS};
 
 /// Files are read in parts of this many bytes, in parallel by one thread per CPU, but at most 16.
 const PART_BYTES: u64 = 8 << 20;

@@ -42,8 +42,8 @@ pub use trials::Trial;
 use crate::catalogue;
 use crate::launcher::Launcher;
 use crate::plan::{HostsError, Plan, PlanError};
-use crate::records_io::{ReadError, read_records};
 use crate::run::{self, Options, RunError, RunEvent};
+use crossway_records::records_io::{ReadError, read_records};
 
 /// The reason why there is no advice.
 #[derive(Debug, thiserror::Error)]

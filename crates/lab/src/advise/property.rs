@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::question::Question;
 use crate::catalogue::Entry;
 use crate::faults::{Fault, FaultRecord, Outcome, Remover};
-use crate::record::Status;
+use crossway_records::record::Status;
 
 /// How strongly a property is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

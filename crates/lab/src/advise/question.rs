@@ -17,9 +17,9 @@ pub(super) use values::goal;
 pub use values::{Goals, Objective, Pattern, Percentile, Share, Site};
 
 use super::property::{Property, Wish};
-use crate::inputs::{Load, Placement, Workload};
 use crate::plan::{At, PlacementAxis, PlanError, load, placement, share, size_bytes};
-use crate::testbed::{HostWords, Share as Shared, Testbed, TestbedKind, Tipc};
+use crossway_records::inputs::{Load, Placement, Workload};
+use crossway_records::testbed::{HostWords, Share as Shared, Testbed, TestbedKind, Tipc};
 
 /// Maximum number of peers of a fan-in or fan-out.
 const MOST_PEERS: u64 = 64;

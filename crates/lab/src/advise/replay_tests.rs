@@ -10,7 +10,7 @@ use super::candidate::Known;
 use super::question::Question;
 use super::*;
 use crate::case;
-use crate::samples;
+use crossway_records::samples;
 
 const SCENARIOS: u64 = 60;
 /// Simulated time of a trial.
@@ -215,7 +215,7 @@ fn candidates_that_were_dropped_return_if_the_others_fail() {
     let chosen = advice.compared.iter().find(|c| c.verdict == "chosen");
     let chosen = chosen.unwrap_or_else(|| panic!("{:?}: {stages:?}", advice.abstained));
     assert!(!bench.collapsed.contains(&chosen.mechanism), "{chosen:?}");
-    assert!(chosen.cost_ns.n >= crate::stats::TRIALS_AT_LEAST, "{chosen:?}");
+    assert!(chosen.cost_ns.n >= crossway_records::stats::TRIALS_AT_LEAST, "{chosen:?}");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn earlier_trials_that_speak_against_the_choice_are_named() {
     let earlier = |c: &Compared| {
         let mut records = samples::trials(&c.mechanism, 512, &[60_000_000; 7], 900.0);
         for r in &mut records {
-            r.inputs.placement = crate::inputs::Placement::Unpinned;
+            r.inputs.placement = crossway_records::inputs::Placement::Unpinned;
             r.run = "slow".to_owned();
         }
         records.iter().map(Trial::of).collect::<Vec<_>>()

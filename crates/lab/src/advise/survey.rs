@@ -24,8 +24,8 @@ use super::judge::{CONFIDENT, Judged, LATEST_TRIALS, Setting, choose, choose_of_
 use super::question::{Question, Site};
 use super::trials::{SurveyPart, Trial};
 use crate::plan::Plan;
-use crate::record::Status;
-use crate::stats::TRIALS_AT_LEAST;
+use crossway_records::record::Status;
+use crossway_records::stats::TRIALS_AT_LEAST;
 
 /// Assumed time for starting, verifying and closing a trial, until the survey has measured this time.
 const OVERHEAD: Duration = Duration::from_millis(80);

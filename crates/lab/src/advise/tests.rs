@@ -8,9 +8,9 @@ use super::question::{Objective, Percentile, Question};
 use super::ready::READY;
 use super::*;
 use crate::faults::{Detection, Fault, FaultRecord, Outcome, SCHEMA, Side, State};
-use crate::inputs::{Placement, Workload};
-use crate::record::Status;
-use crate::samples;
+use crossway_records::inputs::{Placement, Workload};
+use crossway_records::record::Status;
+use crossway_records::samples;
 
 fn question(text: &str) -> Question {
     Question::parse("test", "test.toml", text).expect("a question")
@@ -362,11 +362,12 @@ fn run_of(lines: &[String]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a folder");
     let run = dir.path().join("2026-run");
     std::fs::create_dir(&run).expect("a run");
-    std::fs::write(run.join(crate::records_io::RESULTS), lines.join("\n")).expect("written");
+    std::fs::write(run.join(crossway_records::records_io::RESULTS), lines.join("\n"))
+        .expect("written");
     dir
 }
 
-fn line(record: &crate::record::Record) -> String {
+fn line(record: &crossway_records::record::Record) -> String {
     serde_json::to_string(record).expect("JSON")
 }
 

@@ -7,15 +7,17 @@ use crossway_mech::{Access, Caps, Wait};
 use serde::Deserialize;
 
 use super::question::{Objective, Percentile};
-use crate::awake::hardly_slept;
-use crate::cases::wait_name;
-use crate::compare::durations::Planned;
-use crate::inputs::{Beside, Ends, Load, Measure, Placement, Workload};
-use crate::limits::cores_moved;
 use crate::other_work::OtherWork;
-use crate::record::{HostMeters, RATE_REACHED, Record, Span, Status, figure, one_or_several};
-use crate::records_io::Identity;
-use crate::testbed::Testbed;
+use crossway_records::awake::hardly_slept;
+use crossway_records::cases::wait_name;
+use crossway_records::compare::durations::Planned;
+use crossway_records::inputs::{Beside, Ends, Load, Measure, Placement, Workload};
+use crossway_records::limits::cores_moved;
+use crossway_records::record::{
+    HostMeters, RATE_REACHED, Record, Span, Status, figure, one_or_several,
+};
+use crossway_records::records_io::Identity;
+use crossway_records::testbed::Testbed;
 
 /// The inputs that determine whether a trial answers a question, how long it lasts, and its number.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -275,7 +277,7 @@ impl Trial {
         self.status == Status::Ok && self.counts.is_none()
     }
 
-    /// What identifies the trial, as in [`crate::records_io`].
+    /// What identifies the trial, as in [`crossway_records::records_io`].
     pub(super) fn identity(&self) -> Identity {
         (self.run.clone(), self.group.clone(), self.case.clone(), self.inputs.trial)
     }

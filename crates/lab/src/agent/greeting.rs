@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::PROTOCOL;
-use crate::record::SCHEMA;
+use crossway_records::record::SCHEMA;
 
 /// Maximum length of a greeting in bytes; a longer first line is not a greeting.
 pub(crate) const LONGEST: usize = 4096;

@@ -11,7 +11,7 @@ use super::greeting::{self, Version};
 use super::line::Line;
 use super::{About, FromAgent, HostError, ToAgent};
 use crate::control::ControlError;
-use crate::testbed::HostWords;
+use crossway_records::testbed::HostWords;
 
 /// Time limit for the greeting of an agent, which includes connecting or starting a job.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);

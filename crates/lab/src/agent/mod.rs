@@ -31,7 +31,7 @@ pub use serve::main;
 use crate::control::{Answer, Order};
 use crate::env::Environment;
 use crate::meters::{HostAsk, HostReading};
-use crate::record::Calibration;
+use crossway_records::record::Calibration;
 
 /// Version of the protocol: incremented by every change of [`ToAgent`], [`FromAgent`] or the types in them.
 pub(crate) const PROTOCOL: u32 = 2;

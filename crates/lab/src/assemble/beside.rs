@@ -4,8 +4,8 @@ use crossway_mech::Caps;
 
 use super::paced::{SLOWER, paced_ns, pacing, rate_missed, throughput};
 use super::{counts, histograms, judge, roles, summaries};
-use crate::record::{BesideFigures, LOCAL, Record, Status};
 use crate::trial::{BroughtBeside, wall_ns};
+use crossway_records::record::{BesideFigures, LOCAL, Record, Status};
 
 /// Adds the figures of the concurrent workloads. If such a workload receives a wrong message, the trial fails. If it
 /// does not achieve its rate, the trial is degraded, because the case was not measured under the requested conditions.

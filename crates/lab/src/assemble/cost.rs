@@ -2,7 +2,7 @@
 
 use crossway_mech::Wait;
 
-use crate::record::{Cost, Counts, Record};
+use crossway_records::record::{Cost, Counts, Record};
 
 /// If CPU time advances in steps of at least this size, the kernel counts it by timer ticks.
 const TICK_NS: f64 = 500_000.0;
@@ -66,11 +66,12 @@ pub(super) fn cost(record: &Record, counts: &Counts) -> Result<Cost, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::ServerMeters;
+    use crossway_records::record::ServerMeters;
 
     #[test]
     fn what_a_third_process_does_is_a_part_of_the_cost() {
-        let mut record = crate::samples::ping_pong("tipc-node-stream", 64, 0, 5000, 1000.0);
+        let mut record =
+            crossway_records::samples::ping_pong("tipc-node-stream", 64, 0, 5000, 1000.0);
         let counts = record.counts.unwrap();
         let roles_alone = cost(&record, &counts).unwrap().cpu_ns_per_msg;
         let server = |pid, cpu_ns| ServerMeters { host: "local".to_owned(), pid, cpu_ns };
@@ -84,13 +85,13 @@ mod tests {
 
     #[test]
     fn a_spinning_end_has_no_cost_without_its_last_period_unless_that_is_a_small_part() {
-        let mut record = crate::samples::ping_pong("shm-spin", 64, 0, 5000, 1000.0);
+        let mut record = crossway_records::samples::ping_pong("shm-spin", 64, 0, 5000, 1000.0);
         let counts = record.counts.unwrap();
         for (bursts, wait, stated) in
             [(49, Wait::Spin, false), (50, Wait::Spin, true), (2, Wait::Block, true)]
         {
-            let pacing = crate::samples::pacing(1e6, 1.0);
-            record.pacing = Some(crate::record::Pacing { bursts, ..pacing });
+            let pacing = crossway_records::samples::pacing(1e6, 1.0);
+            record.pacing = Some(crossway_records::record::Pacing { bursts, ..pacing });
             record.inputs.wait = wait;
             assert_eq!(cost(&record, &counts).is_ok(), stated, "{bursts} {wait:?}");
         }
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn cpu_time_of_a_few_ticks_is_no_cost() {
-        let mut record = crate::samples::ping_pong("pipe", 64, 0, 5000, 1000.0);
+        let mut record = crossway_records::samples::ping_pong("pipe", 64, 0, 5000, 1000.0);
         let counts = record.counts.unwrap();
         let role = record.roles[0].clone();
         record.roles = vec![role];

@@ -1,8 +1,8 @@
 //! How evenly several roles shared the channel: shares, Jain's index, waits, and wasted wake-ups.
 
 use crate::control::Outcome;
-use crate::inputs::Workload;
-use crate::record::Fairness;
+use crossway_records::inputs::Workload;
+use crossway_records::record::Fairness;
 
 /// How evenly the senders (with one receiver), the pairs or the receivers shared the channel; `None` for workloads with
 /// two roles, or if nothing arrived.

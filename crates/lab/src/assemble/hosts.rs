@@ -2,9 +2,9 @@
 
 use crossway_mech::Caps;
 
-use crate::inputs::Workload;
 use crate::meters::{HostReading, packets};
-use crate::record::{Record, Transport};
+use crossway_records::inputs::Workload;
+use crossway_records::record::{Record, Transport};
 
 /// Adds the readings of all hosts. The first role is the sender or client; the last role is the receiver or server.
 pub(super) fn enter(record: &mut Record, readings: Vec<HostReading>, messages: u64, caps: &Caps) {

@@ -2,9 +2,9 @@
 
 use super::cost::per_second;
 use crate::control::Outcome;
-use crate::histogram;
-use crate::inputs::{Extent, Workload};
-use crate::record::{Counts, Lateness, Pacing, RATE_REACHED, Span, Throughput};
+use crossway_records::histogram;
+use crossway_records::inputs::{Extent, Workload};
+use crossway_records::record::{Counts, Lateness, Pacing, RATE_REACHED, Span, Throughput};
 
 /// Remedy if the offered rate was not achieved.
 pub(super) const SLOWER: &str =

@@ -6,10 +6,10 @@ use crossway_sys::topology::Topology;
 
 use super::natural_wait;
 use crate::catalogue;
-use crate::inputs::{Beside, Inputs};
 use crate::payload::SEQUENCED_SIZE;
 use crate::placement::{self, Unplaceable};
 use crate::plan::BesideAxis;
+use crossway_records::inputs::{Beside, Inputs};
 
 /// Resolves the concurrent workloads of a case whose own inputs are already resolved. Also returns the first reason why
 /// they are impossible, if there is one.

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crossway_mech::{Caps, Family, Probe};
+use crossway_records::record::ContenderNote;
 use serde::{Deserialize, Serialize};
 
 pub use building::BuildError;
@@ -96,6 +97,15 @@ impl Contender {
             caps: self.caps,
             deadline: self.deadline,
             secret,
+        }
+    }
+
+    /// The facts about the contender that its records state.
+    pub fn note(&self) -> ContenderNote {
+        ContenderNote {
+            family: self.family.word().to_owned(),
+            file: self.file.clone(),
+            protocol: protocol::VERSION,
         }
     }
 

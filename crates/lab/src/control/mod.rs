@@ -17,7 +17,7 @@ use crossway_sys::clock::Ticker;
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Launch;
-use crate::inputs::Inputs;
+use crossway_records::inputs::Inputs;
 
 pub use act::{Act, ActResult, ReportedError};
 pub use offers::{OfferText, offers_from_text, offers_to_text};

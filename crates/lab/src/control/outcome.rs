@@ -41,7 +41,7 @@ pub struct Outcome {
     #[serde(default)]
     pub server: Option<ServerUse>,
     /// Histograms by span, in nanoseconds: HDR V2 in base64.
-    pub histograms: Vec<(crate::inputs::Span, String)>,
+    pub histograms: Vec<(crossway_records::inputs::Span, String)>,
     /// Times on CLOCK_MONOTONIC, nanoseconds: when the client began to close each connection, or when the server had
     /// closed it. The controller pairs them.
     pub stamps: Vec<u64>,
@@ -88,7 +88,7 @@ pub struct Counters {
 pub struct PaceSeen {
     /// Number of intended bursts.
     pub bursts: u64,
-    /// Number of bursts that began late; see [`Pacing::late_bursts`](crate::record::Pacing::late_bursts).
+    /// Number of bursts that began late; see [`Pacing::late_bursts`](crossway_records::record::Pacing::late_bursts).
     pub late_bursts: u64,
     /// End of the last burst minus its intended start, nanoseconds.
     pub drift_ns: i64,

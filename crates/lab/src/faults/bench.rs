@@ -14,8 +14,8 @@ use super::observation::{Ended, NoObservation};
 use super::places::NotPrivate;
 use super::{Act, ActResult, Side};
 use crate::control::{Answer, ControlError, OfferText, Order, Part, Task};
-use crate::inputs::{Ends, Inputs, Load, Placement, Workload};
 use crate::launcher::{CLOSE_LIMIT, Launcher, RoleProcess};
+use crossway_records::inputs::{Ends, Inputs, Load, Placement, Workload};
 
 /// Time limit for a step of an attempt while nothing is broken yet.
 const STEP_LIMIT: Duration = Duration::from_secs(35);

@@ -3,7 +3,7 @@
 use crossway_mech::Wait;
 use serde::{Deserialize, Serialize};
 
-use crate::record::Status;
+use crossway_records::record::Status;
 
 /// Current value of [`FaultRecord::schema`].
 pub const SCHEMA: u32 = 1;

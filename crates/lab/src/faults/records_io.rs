@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::{FaultRecord, SCHEMA};
-use crate::records_io::ReadError;
+use crossway_records::records_io::ReadError;
 
 /// File name of fault records, as saved by `crossway faults` and in a run's folder.
 pub const FAULTS: &str = "faults.jsonl";
@@ -67,7 +67,7 @@ pub fn read_faults_beside(records: &Path) -> Result<Vec<FaultRecord>, ReadError>
 mod tests {
     use super::*;
     use crate::faults::{Fault, Outcome, Side, State};
-    use crate::record::Status;
+    use crossway_records::record::Status;
 
     fn record() -> FaultRecord {
         FaultRecord {

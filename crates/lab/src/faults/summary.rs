@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Fault, FaultRecord, Leftover, Outcome, Remover};
-use crate::record::Status;
-use crate::stats;
+use crossway_records::record::Status;
+use crossway_records::stats;
 
 /// Summary of all attempts with one fault.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -16,7 +16,7 @@ use super::places::NotPrivate;
 use super::{FaultRecord, Outcome, SCHEMA};
 use crate::contender::{Contender, Launch};
 use crate::launcher::Launcher;
-use crate::record::Status;
+use crossway_records::record::Status;
 
 /// The task of a worker.
 #[derive(Debug, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ use super::{CLOSE_LIMIT, LaunchError, RoleProcess, RoleSite};
 use crate::agent::{FromAgent, HeldAt, Host, ToAgent, own_clock};
 use crate::control::{Answer, ControlError, Order};
 use crate::meters::{HostAsk, HostMeter, HostReading};
-use crate::record::LOCAL;
+use crossway_records::record::LOCAL;
 
 /// Time limit for starting or reading a host's meters, the same as for any other step of a trial.
 const METERS_LIMIT: Duration = Duration::from_secs(35);

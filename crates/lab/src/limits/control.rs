@@ -10,39 +10,8 @@ use crossway_sys::lease::{self, Lease, Resource};
 use crossway_sys::sysv::Segment;
 use crossway_sys::sysv_queue::SysvQueue;
 use crossway_sys::{OsError, pipe};
-use serde::{Deserialize, Serialize};
 
-use super::Spread;
-
-/// The rate of one operation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ControlRate {
-    /// Kind of object: `sysv-shm`, `sysv-mq`, `fifo`, `pipe` or `socketpair`.
-    pub object: String,
-    /// `create-remove`: creating and removing one object; `stat`: querying the state of an object.
-    pub operation: String,
-    /// Number of threads that perform the operation at the same time, each on its own objects.
-    pub threads: u32,
-    /// Operations per second of all threads together.
-    pub per_s: Spread,
-    /// Length of the window in which the operations of all threads are counted, milliseconds; null in files from before
-    /// 2026-11-26. In those files, each thread's number of operations was divided by that thread's own time. Threads
-    /// that take turns on a CPU were thus counted as if they worked at the same time, so the rates of several threads
-    /// are too large.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window_ms: Option<u32>,
-}
-
-/// The note on the rates of several threads in files from before [`ControlRate::window_ms`].
-pub const RATES_TOO_LARGE: &str = "The rates of several threads are too large: the earlier version of Crossway that \
-     measured them counted threads that take turns on a CPU as if they worked at the same time.";
-
-impl ControlRate {
-    /// Whether [`RATES_TOO_LARGE`] applies to the rate.
-    pub fn is_too_large(&self) -> bool {
-        self.threads > 1 && self.window_ms.is_none()
-    }
-}
+use crossway_records::limits::{ControlRate, Spread};
 
 /// Numbers of threads with which the rates are measured; Enea's study measured its patch with four.
 const THREADS: [u32; 3] = [1, 2, 4];

@@ -3,65 +3,10 @@
 use crossway_sys::OsError;
 use crossway_sys::topology::Topology;
 use crossway_sys::yardstick::{Copies, CopyPlan, copy_run};
-use serde::{Deserialize, Serialize};
 
-use super::{Ask, Limits, Spread, spread_of};
+use super::{Ask, spread_of};
 use crate::payload::working_set_bytes;
-use crate::stats::TRIALS_AT_LEAST;
-
-/// The layout of the ring in the best measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Layout {
-    /// Size of the ring, bytes.
-    pub ring_bytes: u64,
-    /// Number of bytes that the sender makes available to the receiver at a time; at least one message.
-    pub hand_over_bytes: u64,
-    /// Size of the sender's working set, bytes: that of a trial, but at least two messages.
-    pub working_set_bytes: u64,
-}
-
-/// The throughput of one or two copies between two cores at one message size. The sender copies whole messages from its
-/// working set into a ring, and the receiver adds up all of their 64-bit words. With two copies, the receiver first
-/// copies the messages out of the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CopyLimit {
-    /// Number of copies, 1 or 2.
-    pub copies: u32,
-    /// The sender's CPU.
-    pub a: u32,
-    /// The receiver's CPU.
-    pub b: u32,
-    /// Message size in bytes.
-    pub size_bytes: u64,
-    /// Messages per second.
-    pub msgs_per_s: Spread,
-    /// Messages per second if every message is made available individually. A mechanism has to do so if it does not
-    /// know whether another message follows. This slows down small messages.
-    pub each_by_itself_msgs_per_s: Spread,
-    /// Payload bytes per second.
-    pub bytes_per_s: Spread,
-    /// The layout of the best measurement.
-    pub layout: Layout,
-}
-
-impl Limits {
-    /// Whether the limit with two copies is certainly faster than `one`, the limit with a single copy between the same
-    /// CPUs and at the same size: there are enough readings of both, and their middle 80 % do not overlap.
-    pub fn two_copies_faster(&self, one: &CopyLimit) -> bool {
-        let twin = |c: &&CopyLimit| {
-            (c.copies, c.a, c.b, c.size_bytes) == (2, one.a, one.b, one.size_bytes)
-        };
-        let two = self.copies.iter().find(twin).filter(|_| one.copies == 1);
-        two.is_some_and(|two| {
-            let (one, two) = (one.bytes_per_s, two.bytes_per_s);
-            one.n.min(two.n) >= TRIALS_AT_LEAST && two.p10 > one.p90
-        })
-    }
-}
-
-/// Explains a limit for which [`Limits::two_copies_faster`] holds.
-pub const TWO_COPIES_FASTER: &str = "slower than with two copies, and not only within the scatter of the readings: copying a message out of the ring before reading it was faster here than \
-     reading it in place; the limit of a mechanism with one copy is the faster of the two";
+use crossway_records::limits::{CopyLimit, Layout, Spread};
 
 /// Sizes of rings to try: one within the nearest cache, two within the private caches, one within the last level.
 const RINGS: [usize; 4] = [16 << 10, 128 << 10, 512 << 10, 4 << 20];

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use crossway_sys::yardstick::{self, Exchanges, blocking_exchanges};
-use serde::{Deserialize, Serialize};
 
-use super::{Spread, spread_of};
-use crate::stats;
+use super::spread_of;
+use crossway_records::limits::{Exchange, ExchangeKind};
+use crossway_records::stats;
 
 /// Maximum number of round trips per reading.
 const EXCHANGES_AT_MOST: usize = 20_000;
@@ -18,29 +18,6 @@ const SLEPT: f64 = 0.9;
 pub(crate) const EXCHANGE_ATTEMPTS: usize = 3;
 /// Maximum duration of the exchange's warm-up, and of its measurement, milliseconds.
 pub(crate) const EXCHANGE_MS: u64 = 100;
-
-/// How the two threads wake each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ExchangeKind {
-    /// FUTEX_WAKE and FUTEX_WAIT on two words.
-    Futex,
-    /// One byte through a pipe each way.
-    Pipe,
-}
-
-/// The round trip of the faster kind of exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Exchange {
-    /// The CPU of the asking thread.
-    pub a: u32,
-    /// The CPU of the answering thread; may be the same.
-    pub b: u32,
-    /// How the two threads wake each other.
-    pub kind: ExchangeKind,
-    /// Round trip, nanoseconds.
-    pub round_trip_ns: Spread,
-}
 
 /// Measures the exchange with futexes and with pipes, each for `span` after `warmup`, and returns the one with the
 /// smaller median, of those in which the threads slept. A reading in which they did not is repeated up to `attempts`

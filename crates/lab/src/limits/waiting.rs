@@ -3,35 +3,9 @@
 
 use crossway_sys::OsError;
 use crossway_sys::yardstick::{self, wake_times};
-use serde::{Deserialize, Serialize};
 
-use super::{IDLE, Spread, spread_of};
-
-/// How the sleeping thread is woken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WakeKind {
-    /// FUTEX_WAKE.
-    Futex,
-    /// A write to an eventfd that the sleeping thread is reading.
-    Eventfd,
-}
-
-/// The latency of one kind of wake-up.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Wake {
-    /// How the sleeping thread is woken.
-    pub kind: WakeKind,
-    /// The waking thread's CPU.
-    pub a: u32,
-    /// The sleeping thread's CPU.
-    pub b: u32,
-    /// How long the thread had slept, microseconds. During a sleep of up to 200 us, the waking thread spins; during a
-    /// longer one, it sleeps too.
-    pub idle_us: u64,
-    /// Latency, nanoseconds.
-    pub wake_to_run_ns: Spread,
-}
+use super::{IDLE, spread_of};
+use crossway_records::limits::{Wake, WakeKind};
 
 /// Measures both kinds of wake-up, each after a short and after a long idle time.
 pub(super) fn measure((a, b): (u32, u32), long_wakes: usize) -> Result<Vec<Wake>, OsError> {

@@ -13,7 +13,7 @@ use crossway_netlab::{Lab, Topology};
 use crossway_sys::{OsError, lease};
 
 use super::error::TestbedError;
-use crate::testbed::{NAMES, Share, Testbed};
+use crossway_records::testbed::{NAMES, Share, Testbed};
 
 /// Prefix of environment variables that name directories hidden from a container; the suffix is a number.
 const HIDDEN: &str = "CROSSWAY_HIDDEN_";

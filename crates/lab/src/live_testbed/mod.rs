@@ -1,4 +1,4 @@
-//! Testbeds in use: creates what a [`Testbed`](crate::testbed::Testbed) describes, connects to the testbed's hosts, and
+//! Testbeds in use: creates what a [`Testbed`](crossway_records::testbed::Testbed) describes, connects to the testbed's hosts, and
 //! removes everything at the end.
 
 mod container;

@@ -8,7 +8,7 @@ use super::error::TestbedError;
 use super::running::{LiveTestbed, boot_one};
 use super::tipc::{self, GUEST_SOCKET, Tipcd};
 use crate::agent::HostError;
-use crate::testbed::{NAMES, Tipc};
+use crossway_records::testbed::{NAMES, Tipc};
 
 /// Maximum number of reboots of a guest in one run; a guest that dies more often has a systematic problem.
 const MOST_BOOTS: u32 = 2;

@@ -13,10 +13,10 @@ use super::error::TestbedError;
 use super::tipc::Tipcd;
 use crate::agent::{Host, HostError, find_address};
 use crate::env::Environment;
-use crate::inputs::{Ends, Inputs};
 use crate::placement::{self, Unplaceable};
-use crate::record::HostRef;
-use crate::testbed::{HostWords, Tipc};
+use crossway_records::inputs::{Ends, Inputs};
+use crossway_records::record::HostRef;
+use crossway_records::testbed::{HostWords, Tipc};
 
 /// Number of agents lost in a row after which a host is no longer used.
 const MOST_LOSSES: u32 = 3;

@@ -12,7 +12,7 @@ use super::error::TestbedError;
 use super::running::{LiveTestbed, RebootPlan, boot_one};
 use super::tipc::{self, GUEST_SOCKET, Tipcd};
 use crate::agent::{Host, HostPlan};
-use crate::testbed::{HostWords, LOCAL, NAMES, Testbed, TestbedKind, Tipc};
+use crossway_records::testbed::{HostWords, LOCAL, NAMES, Testbed, TestbedKind, Tipc};
 
 /// The environment variable with the path of a `tipcd`'s socket, which programs read.
 const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";

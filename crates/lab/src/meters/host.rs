@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::retransmissions::{self, Sent};
 use super::series::Sampler;
-use crate::record::{HostMeters, IfaceMeters, PacketSeries, Retransmissions, Transport};
+use crossway_records::record::{HostMeters, IfaceMeters, PacketSeries, Retransmissions, Transport};
 
 /// What to measure on a host during a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

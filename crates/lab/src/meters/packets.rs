@@ -1,6 +1,6 @@
 //! Packets on the wire: packets per message, and reverse packets per forward packet.
 
-use crate::record::{IfaceMeters, Packets};
+use crossway_records::record::{IfaceMeters, Packets};
 
 /// Loopback receives every packet that it sends, so its counters do not distinguish the direction of a message.
 const LOOPBACK: &str = "lo";

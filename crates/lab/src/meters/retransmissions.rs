@@ -5,41 +5,13 @@ use std::process::{Command, Stdio};
 use crossway_sys::program;
 use crossway_sys::protocol_counters::{self, Counters};
 
-use crate::catalogue;
-use crate::record::{Retransmissions, Transport};
+use crossway_records::record::{Retransmissions, Transport};
 
 /// Counters of packets sent, and of packets sent again. Both counters only increase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     sent: u64,
     again: u64,
-}
-
-impl Transport {
-    /// The transport protocol of a mechanism; `None` if the mechanism does not retransmit or retransmissions are not
-    /// counted.
-    pub fn of(mechanism: &str) -> Option<Transport> {
-        let carrier = catalogue::carrier(mechanism)?;
-        match (carrier.transport, carrier.node) {
-            (catalogue::Transport::Tcp, None) => Some(Transport::Tcp),
-            (catalogue::Transport::Sctp, None) => Some(Transport::Sctp),
-            (catalogue::Transport::Tipc, None) => Some(Transport::Tipc),
-            // A node's links also carry its own messages, and a `tipcd` retransmits by itself.
-            _ => None,
-        }
-    }
-
-    /// The reason why there is no count for a mechanism.
-    pub(crate) fn why_none(mechanism: &str) -> String {
-        let carrier = catalogue::carrier(mechanism);
-        match carrier.map(|carrier| carrier.transport) {
-            Some(catalogue::Transport::Udp) => "UDP does not retransmit".to_owned(),
-            _ if carrier.is_some_and(|carrier| carrier.node.is_some()) => format!(
-                "a node carries the messages of {mechanism} over connections that also carry the node's own messages"
-            ),
-            _ => format!("{mechanism} has no transport protocol that counts retransmissions"),
-        }
-    }
 }
 
 /// Reads the current counters.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crossway_sys::procfs::{InterfaceCounters, interfaces};
 use crossway_sys::usage::thread_cpu_ns;
 
-use crate::record::{PacketSample, PacketSeries};
+use crossway_records::record::{PacketSample, PacketSeries};
 
 /// Maximum number of samples per trial; when it is reached, only the last sample follows.
 const SAMPLES_AT_MOST: usize = 100_000;

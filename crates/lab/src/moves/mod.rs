@@ -19,9 +19,9 @@ use crossway_tipc_client::LoneTipcd;
 pub use record::{MOVES, MoveRecord, SCHEMA, read_moves_beside};
 
 use crate::live_testbed::{TestbedError, tipcd_obstacle};
-use crate::record::Status;
 use crate::run::new_name;
 use crate::shutdown;
+use crossway_records::record::Status;
 use trial::Places;
 
 /// Options of a set of trials.

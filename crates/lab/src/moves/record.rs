@@ -5,8 +5,8 @@ use std::path::Path;
 use crossway_channel::check::Checked;
 use serde::{Deserialize, Serialize};
 
-use crate::record::Status;
-use crate::records_io::ReadError;
+use crossway_records::record::Status;
+use crossway_records::records_io::ReadError;
 
 /// File name of these records in a run's folder.
 pub const MOVES: &str = "moves.jsonl";

@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 use super::at::{At, kind};
 use super::{PlacementAxis, PlanError, sizes};
-use crate::inputs::{Ends, Load, Placement, Workload};
+use crossway_records::inputs::{Ends, Load, Placement, Workload};
 
 const MOST_PEERS: u64 = 64;
 

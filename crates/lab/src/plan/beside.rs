@@ -5,7 +5,7 @@ use toml::{Table, Value};
 use super::at::{At, kind};
 use super::axes::{placement, wait, whole_messages, workload};
 use super::{BesideAxis, PlacementAxis, PlanError, mechanisms, repeat, sizes};
-use crate::inputs::Beside;
+use crossway_records::inputs::Beside;
 
 const ALLOWED: &str = "nothing; a table with workload, size_bytes and, optionally, mechanism, wait and placement; \
                        or a list of such tables for several at the same time";

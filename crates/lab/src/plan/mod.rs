@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 
 use crossway_mech::{Access, Wait};
 
-use crate::goals::Goals;
-use crate::inputs::{Ends, Load, Placement, Workload};
-use crate::testbed::Testbed;
+use crossway_records::goals::Goals;
+use crossway_records::inputs::{Ends, Load, Placement, Workload};
+use crossway_records::testbed::Testbed;
 
 pub(crate) use at::At;
 pub(crate) use axes::{load, placement};

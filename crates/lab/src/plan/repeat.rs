@@ -4,8 +4,8 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use super::{Plan, PlanError, beside, require, testbeds};
-use crate::inputs::Load;
-use crate::record::Record;
+use crossway_records::inputs::Load;
+use crossway_records::record::Record;
 
 impl Plan {
     /// Creates a plan with one case, which has the inputs of this record and the same number of trials.
@@ -122,7 +122,8 @@ mod tests {
             let all = cases(&Plan::parse("test", "test.toml", &text).unwrap());
             assert_eq!(all.len(), count, "{axis}");
             for case in all {
-                let mut record = crate::samples::ping_pong(case.mechanism, 64, 0, 1, 1.0);
+                let mut record =
+                    crossway_records::samples::ping_pong(case.mechanism, 64, 0, 1, 1.0);
                 record.inputs = case.inputs.clone();
                 record.group.clone_from(&case.group);
                 assert_eq!(cases(&Plan::repeating(&record).unwrap()), [case]);

@@ -4,8 +4,8 @@ use toml::{Table, Value};
 
 use super::PlanError;
 use super::at::{At, kind};
-use crate::goals::{self, GoalFigure, Goals};
-use crate::inputs::Workload;
+use crossway_records::goals::{self, GoalFigure, Goals};
+use crossway_records::inputs::Workload;
 
 /// Parses goals for these workloads. A goal that no trial of a workload can decide is rejected here, before anything is
 /// measured.

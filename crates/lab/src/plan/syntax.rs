@@ -10,8 +10,8 @@ use super::axes::{
 use super::{
     Group, MOST_TRIALS, OVERRIDES, Plan, PlanError, beside, mechanisms, require, sizes, testbeds,
 };
-use crate::inputs::{Ends, Load};
-use crate::testbed::Testbed;
+use crossway_records::inputs::{Ends, Load};
+use crossway_records::testbed::Testbed;
 
 const DEFAULT_SEED: u64 = 2026;
 const GROUP_KEYS: &[&str] = &[

@@ -82,7 +82,7 @@ fn a_record_of_a_testbed_can_be_repeated() {
     let mut plan = parse(TWO_BEDS).unwrap();
     plan.set_hosts("ssh a,ssh b,ssh c=10.0.0.3").unwrap();
     for case in cases_of(&plan).into_iter().filter(|c| c.inputs.testbed.is_some()) {
-        let mut record = crate::samples::ping_pong(case.mechanism, 64, 0, 1, 1.0);
+        let mut record = crossway_records::samples::ping_pong(case.mechanism, 64, 0, 1, 1.0);
         record.inputs = case.inputs.clone();
         record.group.clone_from(&case.group);
         let again = cases_of(&Plan::repeating(&record).unwrap());

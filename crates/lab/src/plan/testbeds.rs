@@ -6,9 +6,9 @@ use toml::{Table, Value};
 use super::at::At;
 use super::{Plan, PlanError};
 use crate::catalogue;
-use crate::inputs::{Ends, Load};
-use crate::record::LOCAL;
-use crate::testbed::{BadHosts, HostWords, Share, Testbed, TestbedKind, Tipc};
+use crossway_records::inputs::{Ends, Load};
+use crossway_records::record::LOCAL;
+use crossway_records::testbed::{BadHosts, HostWords, Share, Testbed, TestbedKind, Tipc};
 
 const KEYS: &[&str] = &["kind", "rate", "mtu", "offloads", "tipc", "shares"];
 const KINDS: &str = "netlab, guests, hosts, containers";

@@ -240,7 +240,7 @@ fn workloads_beside_are_an_axis_and_can_be_repeated() {
     );
     for case in cases {
         assert_eq!(case.excluded, None);
-        let mut record = crate::samples::ping_pong(case.mechanism, 64, 0, 1, 1.0);
+        let mut record = crossway_records::samples::ping_pong(case.mechanism, 64, 0, 1, 1.0);
         record.inputs = case.inputs.clone();
         record.group.clone_from(&case.group);
         assert_eq!(cases_of(&Plan::repeating(&record).unwrap()), [case]);
@@ -328,7 +328,7 @@ fn requests_and_replies_may_have_different_sizes() {
     assert_eq!(ids[1], "pipe/ping-pong/64/block/other-core");
     let why = &cases[2].excluded.as_ref().unwrap().why;
     assert!(why.contains("only round trips"), "{why}");
-    let mut record = crate::samples::ping_pong("pipe", 64, 0, 1_000, 1.0);
+    let mut record = crossway_records::samples::ping_pong("pipe", 64, 0, 1_000, 1.0);
     record.inputs.reply_bytes = Some(4096);
     let again = Plan::repeating(&record).unwrap();
     assert_eq!(again.groups[0].replies, [Some(4096)]);

@@ -261,7 +261,9 @@ fn ready(case: &Case) -> Result<String, ProfileError> {
     if let Some(excluded) = &case.excluded {
         return Err(missing(excluded.why.clone(), excluded.remedy.clone()));
     }
-    if case.inputs.testbed.is_some() || case.inputs.load != crate::inputs::Load::default() {
+    if case.inputs.testbed.is_some()
+        || case.inputs.load != crossway_records::inputs::Load::default()
+    {
         return Err(ProfileError::Elsewhere(case.full_id()));
     }
     match catalogue::find(case.mechanism).map(|entry| entry.probe()) {

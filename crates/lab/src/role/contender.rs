@@ -18,9 +18,9 @@ use crate::contender::{Launch, SHM_PREFIX};
 use crate::control::{
     Answer, Counters, OfferText, Order, Outcome, Part, ServerUse, Task, Window, Wire,
 };
-use crate::inputs::{Span, Wait, Workload};
 use crate::role_context::{Distribution, RoleError};
 use crate::verify;
+use crossway_records::inputs::{Span, Wait, Workload};
 
 /// Time limit for closing, and a second one of the same length for exiting. Their sum is below the controller's time
 /// limit.

@@ -14,7 +14,7 @@ use crossway_mech::{
 
 use super::*;
 use crate::control::{OfferText, Outcome, Part};
-use crate::inputs::{Inputs, Load, Placement, Workload};
+use crossway_records::inputs::{Inputs, Load, Placement, Workload};
 
 /// Number of messages that all damaging ends in this process have received. `DAMAGED` is the number, counted from 1, of
 /// the message to damage.

@@ -16,9 +16,9 @@ pub(crate) use error::RoleError;
 pub(crate) use samples::{Distribution, Samples};
 
 use crate::control::{Part, Task, Window};
-use crate::inputs::Workload;
 use crate::line_buffer::LineBuffer;
 use crate::payload::{Checker, Source};
+use crossway_records::inputs::Workload;
 
 /// Time limit for the ends to connect.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);

@@ -4,7 +4,7 @@
 use crossway_sys::clock::Ticker;
 use hdrhistogram::Histogram;
 
-use crate::histogram;
+use crossway_records::histogram;
 
 /// Elapsed ticks, one per sample.
 #[derive(Debug, Default)]

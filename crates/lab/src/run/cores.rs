@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::assemble::disturbed;
-use crate::limits::{cache_line_round_trip_ns, cores_moved};
-use crate::record::Record;
+use crate::limits::cache_line_round_trip_ns;
+use crossway_records::limits::cores_moved;
+use crossway_records::record::Record;
 
 /// Maximum age at which a reading is used for another trial.
 const FRESH: Duration = Duration::from_secs(2);

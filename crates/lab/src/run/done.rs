@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::running::is_to_be_repeated;
 use crate::case::Case;
-use crate::record::{Record, Status};
+use crossway_records::record::{Record, Status};
 
 /// The trials of a run that have a record. Cases are indices into the run's cases.
 #[derive(Debug, Default)]
@@ -63,7 +63,8 @@ mod tests {
         let topology = Topology::read().unwrap();
         let cases = crate::case::expand(&plan, &topology, &[]);
         let record = |case: &Case, trial: u32| {
-            let mut record = crate::samples::ping_pong(case.mechanism, 64, trial, 5000, 1000.0);
+            let mut record =
+                crossway_records::samples::ping_pong(case.mechanism, 64, trial, 5000, 1000.0);
             (record.group, record.case) = (case.group.clone(), case.id.clone());
             record.inputs.trials = 5;
             record

@@ -12,13 +12,13 @@ use serde::Serialize;
 use super::Options;
 use crate::case::Case;
 use crate::env::{self, Build, Environment};
-use crate::inputs::Inputs;
 use crate::plan::{Plan, PlanError};
 use crate::preflight::Finding;
-use crate::record::Record;
-use crate::records_io::{self, RESULTS, ReadError};
 use crate::registers::RegistersLost;
-use crate::run_info::{RUN, RunInfo};
+use crossway_records::inputs::Inputs;
+use crossway_records::record::Record;
+use crossway_records::records_io::{self, RESULTS, ReadError};
+use crossway_records::run_info::{RUN, RunInfo};
 
 pub(crate) const PLAN: &str = "plan.toml";
 
@@ -193,9 +193,7 @@ impl Folder {
 
     /// Reads `run.json`.
     pub fn info(dir: &Path) -> Result<RunInfo, RunError> {
-        let bad = |why: String| RunError::NoRun { dir: dir.to_owned(), why };
-        let text = fs::read(dir.join(RUN)).map_err(|e| bad(format!("{RUN}: {e}")))?;
-        serde_json::from_slice(&text).map_err(|e| bad(format!("{RUN}: {e}")))
+        RunInfo::read(dir).map_err(|why| RunError::NoRun { dir: dir.to_owned(), why })
     }
 
     /// Checks that a run may be continued here. `env.json` describes all of its records, so they must come from one

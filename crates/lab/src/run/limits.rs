@@ -8,9 +8,9 @@ use crossway_mech::Wait;
 use crossway_sys::topology::Topology;
 use crossway_sys::yardstick::Copies;
 
-use crate::inputs::Workload;
 use crate::limits::{Copying, EXCHANGE_ATTEMPTS, EXCHANGE_MS, fastest_exchange};
-use crate::record::Record;
+use crossway_records::inputs::Workload;
+use crossway_records::record::Record;
 
 /// Maximum age at which a reading is used for another trial. Trials of competing cases are interleaved, so several of
 /// them share one reading.
@@ -124,7 +124,7 @@ fn enter(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::samples;
+    use crossway_records::samples;
 
     fn pair(topology: &Topology) -> Option<(u32, u32)> {
         let pair = topology.pairs().first().copied();

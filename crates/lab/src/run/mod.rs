@@ -16,7 +16,7 @@ use crossway_mech::Probe;
 use crossway_sys::lease;
 use crossway_sys::topology::Topology;
 
-pub use crate::run_info::RunInfo;
+pub use crossway_records::run_info::RunInfo;
 use done::Done;
 pub(crate) use folder::PLAN;
 pub(crate) use folder::new_name;
@@ -31,13 +31,13 @@ use crate::catalogue;
 use crate::env::{Environment, RunEnvironment};
 use crate::estimate;
 use crate::launcher::Launcher;
-use crate::limits::{Ask, Limits};
+use crate::limits::Ask;
 use crate::plan::Plan;
 use crate::preflight::{self, Activity, Finding, Need};
-use crate::record::{HostRef, Record, Status};
-use crate::records_io;
 use crate::registers::RegistersLost;
-use crate::testbed::Testbed;
+use crossway_records::record::{HostRef, Record, Status};
+use crossway_records::records_io;
+use crossway_records::testbed::Testbed;
 
 /// How long CPU activity is sampled before the run.
 const WATCH: Duration = Duration::from_millis(200);
@@ -254,7 +254,7 @@ fn limits_beside(
     }
     let sizes = cases.iter().map(|c| c.inputs.size_bytes).collect();
     let ask = Ask::beside_a_run(sizes);
-    match Limits::measure(topology, &ask, |what| tell(RunEvent::Limits { what })) {
+    match crate::limits::measure(topology, &ask, |what| tell(RunEvent::Limits { what })) {
         Ok(limits) => folder.write_beside(records_io::LIMITS, &limits),
         Err(error) => {
             tracing::warn!("the machine's limits could not be measured: {error}");

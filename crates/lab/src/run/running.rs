@@ -16,15 +16,16 @@ use super::order::{self, Slot};
 use super::testbeds::{self, LiveTestbeds};
 use crate::calibrate::Instruments;
 use crate::case::Case;
-use crate::inputs::{Access, Inputs, Load};
 use crate::launcher::{LaunchError, Launcher, RoleSite};
 use crate::load::{LoadError, RunningLoad};
 use crate::payload::working_set_bytes;
 use crate::plan::Plan;
 use crate::preflight::Finding;
-use crate::record::{ContenderNote, HarnessCost, LOCAL, Record, SCHEMA, Status};
 use crate::trial::{self, Setting};
-use crate::{assemble, calibrate, catalogue, shutdown, stats};
+use crate::{assemble, calibrate, catalogue, shutdown};
+use crossway_records::inputs::{Access, Inputs, Load};
+use crossway_records::record::{HarnessCost, LOCAL, Record, SCHEMA, Status};
+use crossway_records::stats;
 
 /// Number of consecutive failures after which the remaining trials of a case are skipped.
 const FAILURES_ENOUGH: u32 = 2;
@@ -65,7 +66,7 @@ pub(super) fn is_to_be_repeated(record: &Record) -> bool {
     record.status == Status::Degraded
         && record.inputs.trial < record.inputs.trials
         && record.inputs.trials as usize >= stats::TRIALS_AT_LEAST
-        && (record.calibration.cores_moved() || assemble::stolen(record).is_some())
+        && (record.calibration.cores_moved() || crossway_records::cases::stolen(record).is_some())
 }
 
 impl Running<'_> {
@@ -343,7 +344,7 @@ impl Running<'_> {
             mechanism_version: version,
             contender: catalogue::find(case.mechanism)
                 .and_then(|entry| entry.contender())
-                .map(ContenderNote::of),
+                .map(|contender| contender.note()),
             host,
             hosts: Vec::new(),
             inputs,

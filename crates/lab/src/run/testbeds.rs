@@ -9,12 +9,12 @@ use super::{Options, RunError, RunEvent};
 use crate::agent::HostError;
 use crate::case::Case;
 use crate::env::Environment;
-use crate::inputs::{Ends, Inputs};
 use crate::launcher::{LaunchError, Launcher, RoleSite};
 use crate::live_testbed::{Containers, LiveTestbed, TestbedError, TestbedSetup};
 use crate::plan::Plan;
-use crate::record::{Calibration, HostRef, Record};
-use crate::testbed::TestbedKind;
+use crossway_records::inputs::{Ends, Inputs};
+use crossway_records::record::{Calibration, HostRef, Record};
+use crossway_records::testbed::TestbedKind;
 
 /// The testbeds by name; for those that could not be set up, the reason.
 #[derive(Debug, Default)]

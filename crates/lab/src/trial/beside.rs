@@ -4,9 +4,9 @@
 use super::{BroughtBeside, STEP_LIMIT, Setting, TrialRun, unexpected};
 use crate::catalogue;
 use crate::control::{Answer, Order, Window};
-use crate::inputs::Inputs;
 use crate::launcher::{LaunchError, RoleSite};
 use crate::role_layout::RoleLayout;
+use crossway_records::inputs::Inputs;
 
 /// The settings of a trial for each concurrent workload.
 pub(super) fn settings<'a>(of: &Setting<'a>, inputs: &'a [Inputs]) -> Vec<Setting<'a>> {

@@ -15,11 +15,11 @@ use crossway_sys::clock::Ticker;
 
 use crate::contender::Launch;
 use crate::control::{Answer, OfferText, Outcome, Window};
-use crate::inputs::Inputs;
 use crate::launcher::{HeldDescriptor, LaunchError, RoleGroup, RoleSite};
 use crate::meters::HostReading;
 use crate::role_layout::RoleLayout;
-use crate::testbed::APART;
+use crossway_records::inputs::Inputs;
+use crossway_records::testbed::APART;
 
 use windows::Measured;
 

@@ -1,7 +1,7 @@
 //! The send times of a paced window, and how many of them fit into the requested time if the offered rate cannot be
 //! achieved.
 
-use crate::inputs::messages_per_burst;
+use crossway_records::inputs::messages_per_burst;
 
 /// If a window takes at least this many times its scheduled time, the rate cannot be achieved. Windows whose rate is
 /// achieved are never shortened; others take at most about this many times the requested time.

@@ -8,10 +8,10 @@ use super::schedule::Schedule;
 use super::warmup::{Next, WarmUp};
 use super::{STEP_LIMIT, TrialRun, unexpected, wall_ns};
 use crate::control::{Answer, Order, Outcome, Window};
-use crate::inputs::{Extent, Measure};
 use crate::launcher::{HeldDescriptor, LaunchError};
 use crate::meters::{HostAsk, HostReading};
-use crate::record::Transport;
+use crossway_records::inputs::{Extent, Measure};
+use crossway_records::record::Transport;
 
 /// Time limit for a window as a multiple of its expected duration, in addition to the time limit of a step.
 const PATIENCE_FACTOR: u64 = 20;

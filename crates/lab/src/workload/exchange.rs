@@ -7,8 +7,8 @@ use crossway_sys::clock::monotonic_ns;
 
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, Window};
-use crate::inputs::Span;
 use crate::role_context::{Distribution, RoleContext, RoleError};
+use crossway_records::inputs::Span;
 
 pub(super) fn ask<M: Mechanism>(
     context: &mut RoleContext<M>,

@@ -2,8 +2,8 @@
 
 use super::paced::Pace;
 use crate::control::Outcome;
-use crate::inputs::Span;
 use crate::role_context::Distribution;
+use crossway_records::inputs::Span;
 
 /// Latencies of a paced stream, counted from the send times.
 pub(super) struct Latencies<'a> {

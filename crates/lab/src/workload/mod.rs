@@ -17,10 +17,10 @@ use crossway_sys::clock::monotonic_ns;
 use crossway_sys::{OsError, poll};
 
 use crate::control::{Outcome, Part, Window};
-use crate::inputs::Workload;
 use crate::meters::RoleMeter;
 use crate::payload::{Checker, Seen, Source, write_in_place};
 use crate::role_context::{RoleContext, RoleError};
+use crossway_records::inputs::Workload;
 
 /// Runs this role's part of one window. What the controller orders during the window, on its connection `line`, ends an
 /// open-ended window, and the end marks of a sender whose messages may be lost.

@@ -12,10 +12,10 @@ use super::latencies::Latencies;
 use super::paced::{Pace, Punctuality};
 use super::{enter, metered, stop_ordered, take};
 use crate::control::{Outcome, Part};
-use crate::inputs::Span;
-use crate::inputs::Workload;
 use crate::payload::Seen;
 use crate::role_context::{Distribution, RoleContext, RoleError};
+use crossway_records::inputs::Span;
+use crossway_records::inputs::Workload;
 
 /// Interval in nanoseconds at which a sender checks for the controller's order.
 const LOOK_EVERY_NS: u64 = 1_000_000;

@@ -12,8 +12,8 @@ use super::latencies::Latencies;
 use super::throughput::{end_lossy, receive_lossy};
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, PaceSeen, Window};
-use crate::inputs::{Inputs, Span, messages_per_burst};
 use crate::role_context::{Distribution, RoleContext, RoleError};
+use crossway_records::inputs::{Inputs, Span, messages_per_burst};
 
 /// A burst counts as late if it begins later than this, in nanoseconds, or than a tenth of the period, whichever is
 /// less.
@@ -252,7 +252,7 @@ pub(super) fn receive<M: Mechanism>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{histogram, samples};
+    use crossway_records::{histogram, samples};
 
     #[test]
     fn only_a_sender_that_spins_on_a_core_of_its_own_spins_before_bursts() {

@@ -4,8 +4,8 @@ use crossway_mech::{Mechanism, Tx};
 
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, Window};
-use crate::inputs::Span;
 use crate::role_context::{RoleContext, RoleError};
+use crossway_records::inputs::Span;
 
 pub(super) fn ask<M: Mechanism>(
     context: &mut RoleContext<M>,

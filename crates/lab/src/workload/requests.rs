@@ -9,8 +9,8 @@ use super::latencies::Latencies;
 use super::paced::{Pace, Punctuality, SPIN_AHEAD_NS, owns_a_core};
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, Window};
-use crate::inputs::Span;
 use crate::role_context::{RoleContext, RoleError};
+use crossway_records::inputs::Span;
 
 pub(super) fn ask<M: Mechanism>(
     context: &mut RoleContext<M>,

@@ -12,9 +12,9 @@ use crossway_sys::{OsError, poll};
 use super::throughput::receive_until_mark;
 use super::{ByCopy, InPlace, Put, enter, metered};
 use crate::control::Outcome;
-use crate::inputs::Workload;
 use crate::payload::{Checker, SENDER_SHIFT, Seen, sender_of};
 use crate::role_context::{RoleContext, RoleError, sleeps};
+use crossway_records::inputs::Workload;
 
 /// Maximum number of messages received from one channel before the next channel gets its turn.
 const TURN: u32 = 16;

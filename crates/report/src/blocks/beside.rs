@@ -1,6 +1,6 @@
 //! Tables of background workloads: one per background workload and measured workload, with a row per contender.
 
-use crossway_lab::inputs::Workload;
+use crossway_records::inputs::Workload;
 
 use super::footnotes::marks_explained;
 use super::{DEGRADED, duration, mark_few, marked, text_figure};

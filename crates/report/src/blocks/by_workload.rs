@@ -1,9 +1,9 @@
 //! Tables of exchanges, and of workloads with several senders or receivers: one per workload and size, with a row per
 //! contender.
 
-use crossway_lab::inputs::Workload;
-use crossway_lab::rank::{MOVED, WaitClass};
-use crossway_lab::record::Span;
+use crossway_records::inputs::Workload;
+use crossway_records::rank::{MOVED, WaitClass};
+use crossway_records::record::Span;
 
 use super::footnotes::{marks_explained, without_cpu_time};
 use super::{

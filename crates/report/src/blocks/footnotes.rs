@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crossway_lab::rank::{MOVED, moved_explained};
+use crossway_records::rank::{MOVED, moved_explained};
 
 use crate::awake::{AWAKE, awake_explained};
 use crate::sheet::Row;

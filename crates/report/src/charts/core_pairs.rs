@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crossway_lab::inputs::Placement;
+use crossway_records::inputs::Placement;
 
 use super::{Axis, Chart, ChartKind, Matrix, Scale, View};
 use crate::limits::Limits;

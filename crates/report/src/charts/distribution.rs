@@ -1,6 +1,6 @@
 //! The chart of latency distributions, as percentile curves.
 
-use crossway_lab::record::Span;
+use crossway_records::record::Span;
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View, compact};
 use crate::histograms::Histograms;

@@ -1,6 +1,6 @@
 //! The chart of the three parts of an exchange: set-up, exchange, tear-down (item C4 of the cluster study).
 
-use crossway_lab::record::Span;
+use crossway_records::record::Span;
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View};
 use crate::summary::Summary;

@@ -6,7 +6,7 @@ use crate::ranking::Metric;
 use crate::summary::{Summary, load_name};
 use crate::units;
 use crate::verdict::list;
-use crossway_lab::rank::{By, Reversal};
+use crossway_records::rank::{By, Reversal};
 
 pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
     // An idle setting, with the loaded settings that differ from it in nothing else.

@@ -1,7 +1,7 @@
 //! The chart of latency and CPU share of paced streams by rate.
 
-use crossway_lab::inputs::{Workload, messages_per_burst};
-use crossway_lab::record::Span;
+use crossway_records::inputs::{Workload, messages_per_burst};
+use crossway_records::record::Span;
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View, compact};
 use crate::estimate::Estimate;

@@ -1,6 +1,6 @@
 //! The chart of packets per message on the interfaces that carried the traffic.
 
-use crossway_lab::inputs::Workload;
+use crossway_records::inputs::Workload;
 
 use super::{Axis, Chart, ChartKind, Scale, View, lines_over_size, settings_with};
 use crate::summary::{Case, Packets, Summary};

@@ -1,6 +1,6 @@
 //! The charts of total speed and fairness for workloads with many pairs, senders or receivers.
 
-use crossway_lab::inputs::Workload;
+use crossway_records::inputs::Workload;
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View};
 use crate::estimate::Estimate;

@@ -1,6 +1,6 @@
 //! The heat map of throughput by message length and socket buffer (item C3 of the cluster study).
 
-use crossway_lab::inputs::Workload;
+use crossway_records::inputs::Workload;
 
 use super::{Axis, Chart, ChartKind, Matrix, Scale, View};
 use crate::summary::Summary;

@@ -1,6 +1,6 @@
 //! The section that states what the run was asked to measure.
 
-use crossway_lab::record::Record;
+use crossway_records::record::Record;
 
 use super::troubles::status_name;
 use crate::run::Run;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crossway_lab::inputs::Workload;
-use crossway_lab::record::{LOCAL, Record, Span, Status};
-use crossway_lab::testbed::{APART, TestbedKind};
+use crossway_records::inputs::Workload;
+use crossway_records::record::{LOCAL, Record, Span, Status};
+use crossway_records::testbed::{APART, TestbedKind};
 
 use crate::run::Run;
 use crate::section::Section;

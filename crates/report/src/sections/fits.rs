@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crossway_lab::fit::{self, Point};
-use crossway_lab::inputs::Workload;
-use crossway_lab::record::{Span, Status};
-use crossway_lab::stats::Interval;
+use crossway_records::fit::{self, Point};
+use crossway_records::inputs::Workload;
+use crossway_records::record::{Span, Status};
+use crossway_records::stats::Interval;
 
 use crate::run::Run;
 use crate::section::Section;

@@ -1,6 +1,6 @@
 //! The section on the plan's goals, case by case: met, missed or undecided. The terminal shows them, too.
 
-use crossway_lab::goals::{self, GoalCall, GoalFigure, GoalVerdict};
+use crossway_records::goals::{self, GoalCall, GoalFigure, GoalVerdict};
 
 use crate::run::Run;
 use crate::section::Section;

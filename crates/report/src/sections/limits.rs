@@ -1,10 +1,10 @@
 //! The section on the machine's physical limits, with each figure compared with the limit that bounds it.
 
-use crossway_lab::limits::{
+use crossway_records::limits::{
     ControlRate, ExchangeKind, Limits as Measured, RATES_TOO_LARGE, Spread, TWO_COPIES_FASTER,
     WakeKind,
 };
-use crossway_lab::record::Span;
+use crossway_records::record::Span;
 
 use crate::estimate::Estimate;
 use crate::limits::estimate;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crossway_lab::record::{Record, Status};
+use crossway_records::record::{Record, Status};
 
 use crate::run::Run;
 use crate::section::Section;
@@ -34,7 +34,7 @@ pub(super) fn method(run: &Run) -> Section {
     let over = |get: &dyn Fn(&Record) -> f64| {
         let values: Vec<f64> =
             calibrations.iter().map(|r| get(r)).filter(|v| *v > 0.0).take(10_000).collect();
-        crossway_lab::stats::median(&values)
+        crossway_records::stats::median(&values)
     };
     if let (Some(read), Some(step), Some(empty)) = (
         over(&|r| r.calibration.clock_read_ns),

@@ -1,6 +1,6 @@
 //! The section on trials that were skipped, failed or degraded, and why.
 
-use crossway_lab::record::Status;
+use crossway_records::record::Status;
 
 use crate::run::Run;
 use crate::section::Section;

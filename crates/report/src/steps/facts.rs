@@ -1,8 +1,8 @@
 //! Facts about the channel and the machine that predict steps in a series.
 
-use crossway_lab::catalogue::{self, NodeKind, Transport};
-use crossway_lab::inputs::Ends;
-use crossway_lab::steps::{Cutting, Facts};
+use crossway_lab::catalogue::{NodeKind, Transport};
+use crossway_records::inputs::Ends;
+use crossway_records::steps::{Cutting, Facts};
 
 use super::series::{Over, Series};
 use crate::run::Run;
@@ -16,7 +16,8 @@ const TCP_HEADER: u32 = 40;
 
 /// Collects the facts of a series from its records and the machine's fingerprint.
 pub(super) fn of(run: &Run, series: &Series<'_>) -> Facts {
-    let carrier = catalogue::carrier(&run.summary.contenders[series.contender].mechanism);
+    let carrier =
+        crossway_records::family::carrier(&run.summary.contenders[series.contender].mechanism);
     let transport = carrier.map(|carrier| carrier.transport);
     // LINX puts a header before each message and cuts it by its own rules.
     let linx = carrier.is_some_and(|carrier| carrier.node == Some(NodeKind::Linx));

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crossway_lab::inputs::Workload;
-use crossway_lab::record::Record;
-use crossway_lab::stats::{mann_whitney, median};
-use crossway_lab::steps::{self, FALSE_ALARM, Facts, LEAST_JUMP, Place, explain, predict};
+use crossway_records::inputs::Workload;
+use crossway_records::record::Record;
+use crossway_records::stats::{mann_whitney, median};
+use crossway_records::steps::{self, FALSE_ALARM, Facts, LEAST_JUMP, Place, explain, predict};
 
 use super::facts;
 use super::series::{Over, Series, gather};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crossway_lab::inputs::{Extent, Workload};
-use crossway_lab::record::{Record, Span, Status};
-use crossway_lab::steps::Place;
+use crossway_records::inputs::{Extent, Workload};
+use crossway_records::record::{Record, Span, Status};
+use crossway_records::steps::Place;
 
 use crate::summary::{Summary, workload_rank};
 

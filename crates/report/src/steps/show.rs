@@ -1,6 +1,6 @@
 //! Presents the features that were found: as a table, as lines on a terminal, and as marks in the charts.
 
-use crossway_lab::inputs::{Measure, Workload};
+use crossway_records::inputs::{Measure, Workload};
 
 use super::find::{Found, Shape, Shapes};
 use super::series::Over;

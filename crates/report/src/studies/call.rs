@@ -1,7 +1,7 @@
 //! Judges claims by confidence intervals, and estimates how many trials would decide a claim that its interval leaves
 //! open.
 
-use crossway_lab::stats::{Interval, TRIALS_AT_LEAST};
+use crossway_records::stats::{Interval, TRIALS_AT_LEAST};
 
 use crate::estimate::Estimate;
 use crate::units::count;

@@ -5,10 +5,10 @@ mod moves;
 
 use std::collections::BTreeMap;
 
-use crossway_lab::fit::{self, Point};
-use crossway_lab::inputs::{Ends, Workload};
-use crossway_lab::record::Record;
-use crossway_lab::stats::{Interval, TRIALS_AT_LEAST, median, ratio_interval};
+use crossway_records::fit::{self, Point};
+use crossway_records::inputs::{Ends, Workload};
+use crossway_records::record::Record;
+use crossway_records::stats::{Interval, TRIALS_AT_LEAST, median, ratio_interval};
 
 use super::call::{Call, above, all, any, enough, in_a_word, in_words, larger, mostly};
 use super::evidence::{Compared, Evidence, one_way, place, rate};

@@ -1,9 +1,9 @@
 //! The evidence in a run that bears on a study: trials of TCP and of TIPC at the same place, and how they compare.
 
-use crossway_lab::cases;
-use crossway_lab::inputs::{Ends, Workload};
-use crossway_lab::record::Record;
-use crossway_lab::stats::{median, ratio_interval};
+use crossway_records::cases;
+use crossway_records::inputs::{Ends, Workload};
+use crossway_records::record::Record;
+use crossway_records::stats::{median, ratio_interval};
 
 use crate::estimate::Estimate;
 use crate::run::Run;

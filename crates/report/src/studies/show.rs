@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crossway_lab::catalogue;
 use crossway_lab::plan::MOST_TRIALS;
-use crossway_lab::stats::TRIALS_AT_LEAST;
+use crossway_records::stats::TRIALS_AT_LEAST;
 use serde::Serialize;
 use serde_json::{Value, json as value};
 

@@ -2,8 +2,8 @@
 
 mod packets;
 
-use crossway_lab::inputs::{Ends, Workload};
-use crossway_lab::record::{Record, Span};
+use crossway_records::inputs::{Ends, Workload};
+use crossway_records::record::{Record, Span};
 
 use super::call::{Call, above, all, at_all_sizes, enough, equal, few_sizes, in_words, mostly};
 use super::evidence::{Compared, Evidence, Pair, efficiency, inverse, load, one_way, rate};

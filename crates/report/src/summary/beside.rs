@@ -1,6 +1,6 @@
 //! The figures of background workloads, which run at the same time as a case, over the case's trials.
 
-use crossway_lab::record::{BesideFigures, Record};
+use crossway_records::record::{BesideFigures, Record};
 
 use crate::estimate::Estimate;
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crossway_lab::cases::{counts, good};
-use crossway_lab::inputs::Workload;
-use crossway_lab::limits::bound::Readings;
-use crossway_lab::record::{IfaceMeters, LOCAL, Latency, Record, Span};
+use crossway_records::cases::{counts, good};
+use crossway_records::inputs::Workload;
+use crossway_records::limits::bound::Readings;
+use crossway_records::record::{IfaceMeters, LOCAL, Latency, Record, Span};
 
 use super::{BesideSummary, Key};
 use crate::estimate::Estimate;

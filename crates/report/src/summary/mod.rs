@@ -9,10 +9,9 @@ mod workload;
 
 use std::collections::{BTreeMap, HashMap};
 
-use crossway_lab::catalogue;
-use crossway_lab::inputs::Workload;
-use crossway_lab::rank::{Rankings, Reversal, rank};
-use crossway_lab::record::{LOCAL, Record, Status};
+use crossway_records::inputs::Workload;
+use crossway_records::rank::{Rankings, Reversal, rank};
+use crossway_records::record::{LOCAL, Record, Status};
 
 use crate::contender::Contender;
 use crate::estimate::Estimate;
@@ -292,7 +291,7 @@ fn key(record: &Record) -> Key {
             mechanism: record.mechanism.clone(),
             wait: record.inputs.wait,
             access: record.inputs.access,
-            family: catalogue::family_of(record),
+            family: crossway_records::family::family_of(record),
             // On a testbed the hosts belong to the setting: contenders are compared only between the same hosts.
             host: (record.host != LOCAL && record.inputs.testbed.is_none())
                 .then(|| record.host.clone()),

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crossway_lab::cases::counts;
-use crossway_lab::inputs::Workload;
-use crossway_lab::limits::{cores_moved, cores_moved_between};
-use crossway_lab::rank::WaitClass;
-use crossway_lab::record::{Record, Status};
-use crossway_lab::stats;
+use crossway_records::cases::counts;
+use crossway_records::inputs::Workload;
+use crossway_records::limits::{cores_moved, cores_moved_between};
+use crossway_records::rank::WaitClass;
+use crossway_records::record::{Record, Status};
+use crossway_records::stats;
 
 use super::{Key, Setting};
 use crate::units::count;

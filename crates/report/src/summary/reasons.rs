@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use crossway_lab::record::Status;
+use crossway_records::record::Status;
 
 use super::Trouble;
 

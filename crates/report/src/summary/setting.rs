@@ -1,7 +1,7 @@
 //! The setting of a case: where it ran and what ran at the same time; and its human-readable name.
 
-use crossway_lab::inputs::{Beside, Ends, Load, Placement, Wait};
-use crossway_lab::record::Record;
+use crossway_records::inputs::{Beside, Ends, Load, Placement, Wait};
+use crossway_records::record::Record;
 
 use super::workload_name;
 use crate::units;

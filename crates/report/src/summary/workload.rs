@@ -1,6 +1,6 @@
 //! The names and the order of workloads.
 
-use crossway_lab::inputs::{Workload, messages_per_burst};
+use crossway_records::inputs::{Workload, messages_per_burst};
 
 use crate::units;
 

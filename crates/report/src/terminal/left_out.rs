@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crossway_lab::record::Status;
+use crossway_records::record::Status;
 
 use super::wrap;
 use crate::summary::{Summary, by_reason};

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crossway_lab::record::RATE_REACHED;
+use crossway_records::record::RATE_REACHED;
 
 use super::{list, usual};
 use crate::ranking::Metric;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crossway_lab::inputs::{Beside, Load, Placement, Workload};
-use crossway_lab::record::{BesideFigures, Record, Status};
+use crossway_records::inputs::{Beside, Load, Placement, Workload};
+use crossway_records::record::{BesideFigures, Record, Status};
 use crossway_report::blocks::blocks;
 use crossway_report::{Run, sections, steps::Shapes, terminal};
 
@@ -239,7 +239,7 @@ fn percentiles_that_no_case_has_are_left_out_with_the_reason() {
         let line = text.lines().find(|line| line.contains("offered")).expect("the table");
         line.split_whitespace().filter(|head| head.starts_with("p9")).collect::<Vec<_>>().join(" ")
     };
-    let percentiles = |r: &mut crossway_lab::record::Record, p99, p999| {
+    let percentiles = |r: &mut crossway_records::record::Record, p99, p999| {
         r.latency_ns.iter_mut().for_each(|l| (l.p99, l.p999) = (p99, p999));
     };
     records.iter_mut().for_each(|r| percentiles(r, None, None));

@@ -9,8 +9,8 @@ mod verdicts;
 
 use std::path::Path;
 
-use crossway_lab::inputs::{Load, Wait, Workload};
-use crossway_lab::record::{
+use crossway_records::inputs::{Load, Wait, Workload};
+use crossway_records::record::{
     HostMeters, PacketSample, PacketSeries, Packets, Record, Retransmissions, Span, Status,
     Transport,
 };
@@ -369,7 +369,7 @@ fn unreadable_runs_give_one_clear_line() {
 
     std::fs::write(
         &file,
-        text.replace(&format!("\"schema\":{}", crossway_lab::record::SCHEMA), "\"schema\":99"),
+        text.replace(&format!("\"schema\":{}", crossway_records::record::SCHEMA), "\"schema\":99"),
     )
     .expect("room");
     let error = Run::read(dir.path()).unwrap_err().to_string();

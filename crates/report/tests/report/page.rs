@@ -45,13 +45,13 @@ fn latency_curves_come_from_the_histograms_of_all_trials() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut records = round_trips("pipe", Wait::Block, &FAST[..2]);
     for (at, record) in records.iter_mut().enumerate() {
-        let mut histogram = crossway_lab::histogram::empty();
+        let mut histogram = crossway_records::histogram::empty();
         for ns in 1..=1000u64 {
             histogram.record(ns * 100 * (at as u64 + 1)).expect("within an hour");
         }
         let name = format!("{at}.hlog");
         let mut file = std::fs::File::create(dir.path().join(&name)).expect("room");
-        crossway_lab::histogram::write_log(&mut file, 1, 1, &[(Span::RoundTrip, histogram)])
+        crossway_records::histogram::write_log(&mut file, 1, 1, &[(Span::RoundTrip, histogram)])
             .expect("room");
         record.latency_ns[0].histogram = Some(name);
     }
@@ -74,11 +74,11 @@ fn trials_too_short_for_a_p99_show_that_of_all_their_samples() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut records = round_trips("pipe", Wait::Block, &FAST);
     for (at, record) in records.iter_mut().enumerate() {
-        let mut histogram = crossway_lab::histogram::empty();
+        let mut histogram = crossway_records::histogram::empty();
         (1..=300u64).for_each(|us| histogram.record(us * 1_000).expect("within an hour"));
         let name = format!("{at}.hlog");
         let mut file = std::fs::File::create(dir.path().join(&name)).expect("room");
-        crossway_lab::histogram::write_log(&mut file, 1, 1, &[(Span::RoundTrip, histogram)])
+        crossway_records::histogram::write_log(&mut file, 1, 1, &[(Span::RoundTrip, histogram)])
             .expect("room");
         let latency = &mut record.latency_ns[0];
         (latency.p99, latency.max, latency.histogram) = (None, 300_000, Some(name));
@@ -96,12 +96,12 @@ fn trials_with_a_p99_show_the_p999_of_all_their_samples() {
     let workload = Workload::Paced { burst_bytes: 64, period_us: 1_000 };
     let mut records = synthetic::run(&MADE[..1], &[Ask::idle(workload, 64)], 5, 3);
     for (at, record) in records.iter_mut().enumerate() {
-        let mut histogram = crossway_lab::histogram::empty();
+        let mut histogram = crossway_records::histogram::empty();
         (1..=2_000u64).for_each(|us| histogram.record(us * 1_000).expect("within an hour"));
         let name = format!("{at}.hlog");
         let mut file = std::fs::File::create(dir.path().join(&name)).expect("room");
         let latency = &mut record.latency_ns[0];
-        crossway_lab::histogram::write_log(&mut file, 1, 1, &[(latency.span, histogram)])
+        crossway_records::histogram::write_log(&mut file, 1, 1, &[(latency.span, histogram)])
             .expect("room");
         (latency.p99, latency.p999) = (Some(1_980_000), None);
         latency.histogram = Some(name);
@@ -121,12 +121,17 @@ fn a_case_with_too_few_samples_for_a_curve_leaves_the_charts_intact() {
             record.inputs.size_bytes = size;
             record.case = format!("tcp/ping-pong/{size}/block");
             // One message in each trial.
-            let mut histogram = crossway_lab::histogram::empty();
+            let mut histogram = crossway_records::histogram::empty();
             histogram.record(50_000).expect("within an hour");
             let name = format!("{size}-{at}.hlog");
             let mut file = std::fs::File::create(dir.path().join(&name)).expect("room");
-            crossway_lab::histogram::write_log(&mut file, 1, 1, &[(Span::RoundTrip, histogram)])
-                .expect("room");
+            crossway_records::histogram::write_log(
+                &mut file,
+                1,
+                1,
+                &[(Span::RoundTrip, histogram)],
+            )
+            .expect("room");
             record.latency_ns[0].histogram = Some(name);
             records.push(record);
         }

@@ -1,7 +1,7 @@
 //! The findings of Enea's study, and its tables beside the figures measured here.
 
 use crossway_lab::faults::FaultRecord;
-use crossway_lab::inputs::{Load, Placement};
+use crossway_records::inputs::{Load, Placement};
 use serde_json::json;
 
 use super::*;

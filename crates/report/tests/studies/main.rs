@@ -8,9 +8,9 @@ mod toshiba;
 
 use std::path::Path;
 
-use crossway_lab::inputs::{Ends, Wait, Workload};
 use crossway_lab::moves::MoveRecord;
-use crossway_lab::record::{Record, Status};
+use crossway_records::inputs::{Ends, Wait, Workload};
+use crossway_records::record::{Record, Status};
 use crossway_report::steps::Shapes;
 use crossway_report::studies::{self, Finding, Verdict};
 use crossway_report::{Run, html, json, terminal};

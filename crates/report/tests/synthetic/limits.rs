@@ -1,6 +1,6 @@
 //! SYNTHETIC limits of an invented machine.
 
-use crossway_lab::limits::{
+use crossway_records::limits::{
     CopyLimit, Exchange, ExchangeKind, Layout, Limits, Memcpy, PairLines, Spread, Wake, WakeKind,
 };
 

@@ -11,8 +11,8 @@ use std::io::Write;
 use std::path::Path;
 
 use crossway_lab::env::Environment;
-use crossway_lab::inputs::{Load, Placement, Wait, Workload};
-use crossway_lab::record::{Record, Status};
+use crossway_records::inputs::{Load, Placement, Wait, Workload};
+use crossway_records::record::{Record, Status};
 
 pub(crate) use limits::limits;
 pub(crate) use trial::trial;

@@ -1,8 +1,8 @@
 //! SYNTHETIC trials of TCP and TIPC between two hosts, as in the studies.
 
-use crossway_lab::inputs::{Ends, Wait, Workload};
 use crossway_lab::moves::MoveRecord;
-use crossway_lab::record::{HostMeters, IfaceMeters, Record, Span, Status};
+use crossway_records::inputs::{Ends, Wait, Workload};
+use crossway_records::record::{HostMeters, IfaceMeters, Record, Span, Status};
 
 use super::{Ask, MADE, Noise};
 

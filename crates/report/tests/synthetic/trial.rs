@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crossway_lab::inputs::{Access, Inputs, Placement, Wait, Workload};
-use crossway_lab::record::{
+use crossway_records::inputs::{Access, Inputs, Placement, Wait, Workload};
+use crossway_records::record::{
     Calibration, Cost, Counts, Fairness, IfaceMeters, Latency, Lateness, Pacing, Packets, Record,
     RoleMeters, SCHEMA, Span, Status, Throughput,
 };
@@ -135,7 +135,7 @@ pub(crate) fn trial(
             (0..roles_n).map(|i| 1.0 + skew * f64::from(i) + 0.05 * noise.next()).collect();
         let sum: f64 = raw.iter().sum();
         let shares: Vec<f64> = raw.iter().map(|s| s / sum).collect();
-        let jain = crossway_lab::stats::jain(&shares).expect("shares are positive");
+        let jain = crossway_records::stats::jain(&shares).expect("shares are positive");
         Fairness {
             shares,
             jain,

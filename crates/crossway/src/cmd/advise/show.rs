@@ -162,7 +162,7 @@ fn print_compared(advice: &Advice, explain: bool, ui: &Ui) {
     let rows = shortlist(advice, shown);
     for c in &rows {
         let cost = &c.cost_ns;
-        let interval = match cost.n < crossway_lab::stats::TRIALS_AT_LEAST {
+        let interval = match cost.n < crossway_records::stats::TRIALS_AT_LEAST {
             true => "too few trials".to_owned(),
             false => Quantity::Duration.show_interval(cost.median, cost.low, cost.high),
         };

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use crossway_channel::{Profile, Transport};
 use crossway_lab::channel_profile::{self, Measured};
 use crossway_lab::env::Environment;
-use crossway_lab::records_io::{self, read_records};
+use crossway_records::records_io::{self, read_records};
 
 use crate::args::{self, RUN};
 use crate::output;

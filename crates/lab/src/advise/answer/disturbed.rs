@@ -6,9 +6,9 @@ use super::super::Sources;
 use super::super::judge::Judged;
 use super::super::survey::Survey;
 use super::super::trials::Trial;
-use crate::compare::durations::{CHANGES_FIGURES, Planned, names};
 use crate::other_work::{OtherWork, other_cpus, warning_about};
 use crate::preflight::{self, Finding};
+use crossway_records::compare::durations::{CHANGES_FIGURES, Planned, names};
 
 /// Describes what disturbed the machine before and during these runs, in one sentence for each kind of disturbance.
 pub(super) fn disturbances(

@@ -13,7 +13,7 @@ use super::super::trials::Trial;
 use super::{Advice, Flip, Sources};
 use crate::faults::FAULTS;
 use crate::run::Folder;
-use crate::runs::OUT;
+use crossway_records::runs::OUT;
 
 /// Candidates that were ruled out for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -8,9 +8,9 @@ use super::super::property::{Property, Wish};
 use super::super::question::Question;
 use super::super::trials::SurveyPart;
 use super::{RATE_REACHED, rate_reached};
-use crate::awake::SLEPT;
-use crate::compare::durations::Planned;
-use crate::stats::TRIALS_AT_LEAST;
+use crossway_records::awake::SLEPT;
+use crossway_records::compare::durations::Planned;
+use crossway_records::stats::TRIALS_AT_LEAST;
 
 /// A candidate with its figures.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use crate::advise::figure::Percentiles;
 use crate::advise::judge::{LATEST_TRIALS, answers};
 use crate::advise::question::{Percentile, Question};
 use crate::advise::trials::Trial;
-use crate::record::Status;
-use crate::stats::{self, TRIALS_AT_LEAST};
+use crossway_records::record::Status;
+use crossway_records::stats::{self, TRIALS_AT_LEAST};
 
 /// Factor by which a trial is longer than the time in which it had just enough samples, since rates vary.
 const SPARE_TIME: f64 = 1.5;

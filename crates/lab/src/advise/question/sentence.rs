@@ -2,8 +2,8 @@
 
 use super::super::property::Property;
 use super::{Pattern, Question, Site};
-use crate::cases::size_words;
 use crate::catalogue;
+use crossway_records::cases::size_words;
 
 impl Question {
     /// A property with the value that the question names for it, as on the command line: `language=c`.
@@ -101,7 +101,7 @@ impl Question {
         }
         text += &format!(
             ", {}",
-            match crate::cases::load_name(&self.load) {
+            match crossway_records::cases::load_name(&self.load) {
                 idle if idle == "idle" => "no load added".to_owned(),
                 load => format!("background load ({load})"),
             }

@@ -1,6 +1,6 @@
 //! The values of a question's keys: pattern, site, objective, goals and sizes.
 
-use crate::inputs::GoalFigure;
+use crossway_records::inputs::GoalFigure;
 
 /// The communication pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use super::super::answer::objective_words;
 use super::super::candidate::Candidate;
 use super::super::question::Question;
 use super::super::trials::{SurveyPart, survey_group};
-use crate::inputs::{Ends, Extent};
 use crate::plan::{Plan, number, table, testbed_table, value};
+use crossway_records::inputs::{Ends, Extent};
 
 pub(super) const WARMUP_MS: u64 = 15;
 /// Minimum number of bursts in a paced trial, so that its percentiles are meaningful.
@@ -76,7 +76,7 @@ pub(super) fn plan_of(
             if let Some(reply) = question.reply_bytes {
                 group.insert("reply_bytes".into(), number(reply));
             }
-            group.insert("wait".into(), crate::cases::wait_name(&wait).into());
+            group.insert("wait".into(), crossway_records::cases::wait_name(&wait).into());
             if let Some(testbed) = &testbed {
                 group.insert("testbed".into(), testbed.name.clone().into());
                 group.insert("ends".into(), Ends::Between.name().into());

@@ -2,8 +2,8 @@
 
 use super::super::judge::Setting;
 use super::super::question::{Question, Site};
-use crate::cases::size_words;
-use crate::inputs::Load;
+use crossway_records::cases::size_words;
+use crossway_records::inputs::Load;
 
 /// Variations of a question, the smallest changes first.
 pub(super) fn variations(question: &Question) -> Vec<Setting> {
@@ -45,5 +45,5 @@ pub fn describe(setting: &Setting, question: &Question) -> String {
     if setting.load.is_idle() {
         return "no load added".to_owned();
     }
-    format!("background load ({})", crate::cases::load_name(&setting.load))
+    format!("background load ({})", crossway_records::cases::load_name(&setting.load))
 }

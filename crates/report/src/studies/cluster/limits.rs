@@ -2,9 +2,9 @@
 //! large ones (C7).
 
 use crossway_lab::catalogue::{self, Boundaries, Family, NodeKind};
-use crossway_lab::inputs::Ends;
-use crossway_lab::record::{Record, Status};
-use crossway_lab::stats::ratio_interval;
+use crossway_records::inputs::Ends;
+use crossway_records::record::{Record, Status};
+use crossway_records::stats::ratio_interval;
 
 use super::super::call::{Call, enough};
 use super::super::evidence::{Evidence, place, rate};

@@ -1,8 +1,8 @@
 //! A process that moves to another node and back while it serves a client (item C9 of the cluster study).
 
 use crossway_lab::channel::{Checked, Transport};
-use crossway_lab::record::Status;
-use crossway_lab::stats::TRIALS_AT_LEAST;
+use crossway_records::record::Status;
+use crossway_records::stats::TRIALS_AT_LEAST;
 
 use super::super::call::Call;
 use super::super::evidence::Evidence;

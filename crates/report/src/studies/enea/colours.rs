@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use crossway_lab::faults::{Fault, Outcome};
-use crossway_lab::inputs::{Placement, Wait, Workload};
-use crossway_lab::record::{Record, Status};
-use crossway_lab::stats::{TRIALS_AT_LEAST, median};
+use crossway_records::inputs::{Placement, Wait, Workload};
+use crossway_records::record::{Record, Status};
+use crossway_records::stats::{TRIALS_AT_LEAST, median};
 use serde::{Deserialize, Serialize};
 
 use super::super::evidence::rate;
@@ -392,5 +392,8 @@ fn monitoring(run: &Run, id: &str, t: &Thresholds) -> Option<Computed> {
 }
 
 pub(super) fn thresholds(run: &Run) -> Thresholds {
-    crossway_lab::records_io::read_beside(&run.dir, THRESHOLDS).ok().flatten().unwrap_or_default()
+    crossway_records::records_io::read_beside(&run.dir, THRESHOLDS)
+        .ok()
+        .flatten()
+        .unwrap_or_default()
 }

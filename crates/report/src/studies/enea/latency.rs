@@ -1,7 +1,7 @@
 //! The study's Figure 12 and Tables 1 and 2: round trips between pairs of CPUs (items E16 to E18).
 
-use crossway_lab::inputs::{Placement, Workload};
-use crossway_lab::record::Record;
+use crossway_records::inputs::{Placement, Workload};
+use crossway_records::record::Record;
 
 use super::super::call::{above, all, equal, in_words, mostly};
 use super::super::evidence::{inverse, ratio};

@@ -10,9 +10,9 @@ mod table_3;
 mod tables;
 mod throughput;
 
-use crossway_lab::inputs::{Placement, Wait, Workload};
-use crossway_lab::limits::{ControlRate, RATES_TOO_LARGE};
-use crossway_lab::record::{Record, Span};
+use crossway_records::inputs::{Placement, Wait, Workload};
+use crossway_records::limits::{ControlRate, RATES_TOO_LARGE};
+use crossway_records::record::{Record, Span};
 
 use super::call::{Call, in_a_word, larger};
 use super::evidence::{Evidence, ratio};

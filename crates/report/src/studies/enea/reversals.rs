@@ -2,8 +2,8 @@
 //! mechanisms have different ranks, both without load and under load. Their intervals may overlap all the same, because
 //! mechanisms share a rank if their intervals overlap that of the first mechanism of the rank.
 
-use crossway_lab::rank::{By, Reversal, rank};
-use crossway_lab::record::Record;
+use crossway_records::rank::{By, Reversal, rank};
+use crossway_records::record::Record;
 
 use crate::sheet::{Cell, Row, Sheet};
 

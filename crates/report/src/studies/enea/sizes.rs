@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crossway_lab::inputs::Placement;
-use crossway_lab::record::Record;
+use crossway_records::inputs::Placement;
+use crossway_records::record::Record;
 
 use super::super::call::{above, all, at_all_sizes, equal, few_sizes, in_words, mostly};
 use super::super::evidence::{inverse, rate, ratio};

@@ -1,6 +1,6 @@
 //! Table 3 with the study's colours and those computed here, and the finding that compares them (item E23).
 
-use crossway_lab::stats::TRIALS_AT_LEAST;
+use crossway_records::stats::TRIALS_AT_LEAST;
 
 use super::super::call::Call;
 use super::super::{Claim, Finding, Outcome, Verdict};

@@ -1,9 +1,9 @@
 //! Enea's tables beside the figures measured here: the round trips of Tables 1 and 2 for each pair of CPUs, those of
 //! every mechanism for the same pairs, Table 3, and the ranks that load reverses.
 
-use crossway_lab::inputs::{Placement, Workload};
-use crossway_lab::record::{Record, Status};
-use crossway_lab::stats::median;
+use crossway_records::inputs::{Placement, Workload};
+use crossway_records::record::{Record, Status};
+use crossway_records::stats::median;
 
 use super::super::evidence::Evidence;
 use super::published::{COLUMNS, Line, TABLE_1, TABLE_2, relation};

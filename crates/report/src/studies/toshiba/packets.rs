@@ -1,9 +1,9 @@
 //! Packets on the wire: the additional packet (item T4 of the Toshiba study), packets of small messages (T5),
 //! acknowledgements (T6).
 
-use crossway_lab::inputs::Workload;
-use crossway_lab::record::Record;
-use crossway_lab::steps::Cutting;
+use crossway_records::inputs::Workload;
+use crossway_records::record::Record;
+use crossway_records::steps::Cutting;
 
 use super::super::call::{Call, all, enough};
 use super::super::evidence::{Evidence, TIPC_IN_KERNEL, one_way, packets_each_way};

@@ -3,7 +3,7 @@
 use serde::de::{Deserialize, Deserializer, Error, Unexpected};
 
 /// Reads a figure.
-pub(crate) fn one<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+pub fn one<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     checked(f64::deserialize(from)?)
 }
 

@@ -1,13 +1,15 @@
 //! Identity and size of a run, stored in `run.json`.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Record, Status};
 
 /// The name of the file in a run's folder.
-pub(crate) const RUN: &str = "run.json";
+pub const RUN: &str = "run.json";
 
 /// Identity and size of a run, as stored in `run.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +34,15 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
+    /// Reads the file in a run's folder.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not of this form; the text says which.
+    pub fn read(dir: &Path) -> Result<RunInfo, String> {
+        let text = fs::read(dir.join(RUN)).map_err(|e| format!("{RUN}: {e}"))?;
+        serde_json::from_slice(&text).map_err(|e| format!("{RUN}: {e}"))
+    }
+
     /// Returns the number of trials that have no record yet, and the number of all trials of the cases that can run. The
     /// first is above 0 for a run that was interrupted or is still in progress. A skipped case has one record for all
     /// of its trials.

@@ -107,7 +107,7 @@ impl Beside {
     }
 
     /// The inputs of the workload's roles when it runs concurrently with a case that has the inputs `case`.
-    pub(crate) fn inputs(&self, case: &Inputs) -> Inputs {
+    pub fn inputs(&self, case: &Inputs) -> Inputs {
         Inputs {
             workload: self.workload,
             size_bytes: self.size_bytes,

@@ -17,14 +17,14 @@ pub(super) struct Durations {
 
 /// Warm-up and measured time of a trial, milliseconds. The measured time is `None` for a trial with a fixed number of
 /// messages, which may take any time.
-pub(crate) type Planned = (u64, Option<u64>);
+pub type Planned = (u64, Option<u64>);
 
 /// Why trials of different durations should not be compared.
-pub(crate) const CHANGES_FIGURES: &str =
+pub const CHANGES_FIGURES: &str =
     "which changes figures by itself: short trials have faster wake-ups (docs/BIAS.md)";
 
 /// The durations in words.
-pub(crate) fn names(of: &BTreeSet<Planned>) -> String {
+pub fn names(of: &BTreeSet<Planned>) -> String {
     let name = |(warmup, measured): &Planned| match measured {
         Some(measured) => format!("{measured} ms after a warm-up of {warmup} ms"),
         None => format!("a fixed number of messages after a warm-up of {warmup} ms"),

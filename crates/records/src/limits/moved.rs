@@ -25,3 +25,14 @@ pub fn cores_moved_between(readings_ns: &[(f64, f64)]) -> bool {
         readings_ns.iter().any(|(before, after)| apart(*before) && apart(*after))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moved_cores_are_reported_in_both_directions() {
+        assert!(cores_moved(37.0, 184.0) && cores_moved(184.0, 37.0));
+        assert!(!cores_moved(100.0, 120.0) && !cores_moved(0.0, 100.0));
+    }
+}

@@ -31,7 +31,7 @@ impl GoalFigure {
     }
 
     /// Whether trials of this workload have the figure. Latencies exist only if messages are timed one by one.
-    pub(crate) fn exists_for(self, workload: &Workload) -> bool {
+    pub fn exists_for(self, workload: &Workload) -> bool {
         match self {
             GoalFigure::MsgsPerS | GoalFigure::BytesPerS | GoalFigure::CpuUsPerMsg => true,
             GoalFigure::P50Us
@@ -44,7 +44,7 @@ impl GoalFigure {
     }
 
     /// How many samples a trial needs to have this figure.
-    pub(crate) fn samples_needed(self) -> u64 {
+    pub fn samples_needed(self) -> u64 {
         match self {
             GoalFigure::P99Us => 1_000,
             GoalFigure::P999Us => 10_000,
@@ -116,7 +116,7 @@ pub fn judge(records: &[Record]) -> Vec<GoalCall> {
 /// Judges a goal on the maximum by the largest value of the good trials. The goal is missed if this value is above the
 /// bound. It is met if the value is not above the bound and there are at least [`TRIALS_AT_LEAST`] good trials;
 /// otherwise it is undecided.
-pub(crate) fn of_maximum(largest: f64, good_trials: usize, bound: f64) -> GoalVerdict {
+pub fn of_maximum(largest: f64, good_trials: usize, bound: f64) -> GoalVerdict {
     match largest <= bound {
         false => GoalVerdict::Missed,
         true if good_trials >= TRIALS_AT_LEAST => GoalVerdict::Met,
@@ -178,7 +178,7 @@ fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
 }
 
 /// The message for a bound on a latency of a workload that records none, with the remedy.
-pub(crate) fn without_latencies(workload: &Workload) -> String {
+pub fn without_latencies(workload: &Workload) -> String {
     format!(
         "the workload {} records no latencies, because its messages are not timed one by one; set a bound on \
          msgs_per_s, bytes_per_s or cpu_us_per_msg instead, or move this bound to a group with only ping-pong, \

@@ -1,7 +1,7 @@
 //! The limit that bounds the figure of a case, from readings that were taken between its trials.
 
 use crate::cases::latency;
-use crate::catalogue::{self, Family};
+use crate::family::{self, Family};
 use crate::inputs::Workload;
 use crate::rank::WaitClass;
 use crate::record::{Record, Span};
@@ -70,7 +70,7 @@ impl Readings {
 
 /// How often the payload is copied by this mechanism or, if Crossway does not have it, by mechanisms of its family.
 pub fn copies(mechanism: &str, family: Family) -> u32 {
-    catalogue::carrier(mechanism).map_or(family.copies(), |carrier| carrier.copies)
+    family::carrier(mechanism).map_or(family.copies(), |carrier| carrier.copies)
 }
 
 /// Fraction of a limit by which a figure must be better to be beyond it. A reading lasts a few milliseconds and serves
@@ -103,7 +103,7 @@ pub fn beyond(trials: &[&Record]) -> bool {
         }
         Workload::Throughput => {
             let rate = over(|r| r.throughput.map(|t| t.bytes_per_s));
-            let copies = copies(&first.mechanism, catalogue::family_of(first));
+            let copies = copies(&first.mechanism, family::family_of(first));
             let limit = readings.throughput(copies);
             rate.zip(limit).is_some_and(|(rate, (_, limit))| is_better(&rate, &limit, true))
         }

@@ -83,7 +83,7 @@ impl Rates {
     }
 
     /// The offered rate of the trials that count, and the median of the achieved ones; `None` unless they have rates.
-    pub(crate) fn of_case(case: &Case) -> Option<Rates> {
+    pub fn of_case(case: &Case) -> Option<Rates> {
         let offered_msgs_per_s = case.good().find_map(Rates::of)?.offered_msgs_per_s;
         let achieved = case.figures(|r| Rates::of(r).map(|rates| rates.achieved_msgs_per_s));
         Some(Rates { offered_msgs_per_s, achieved_msgs_per_s: stats::median(&achieved)? })

@@ -8,19 +8,18 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::contender::{self, Contender};
 use crate::inputs::Inputs;
 pub use crate::inputs::Span;
 use crate::limits::cores_moved;
 pub use crate::testbed::LOCAL;
 
 mod beside;
-pub(crate) mod figure;
+pub mod figure;
 mod hosts;
 mod pacing;
 
 pub use beside::BesideFigures;
-pub(crate) use hosts::one_or_several;
+pub use hosts::one_or_several;
 pub use hosts::{
     HostMeters, IfaceMeters, PacketSample, PacketSeries, Packets, Retransmissions, Transport,
 };
@@ -273,17 +272,6 @@ pub struct ContenderNote {
     pub file: PathBuf,
     /// Version of the contender protocol.
     pub protocol: u32,
-}
-
-impl ContenderNote {
-    /// The facts about this contender.
-    pub fn of(contender: &Contender) -> ContenderNote {
-        ContenderNote {
-            family: contender.family.word().to_owned(),
-            file: contender.file.clone(),
-            protocol: contender::protocol::VERSION,
-        }
-    }
 }
 
 /// The record of one trial.

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use crossway_mech::Wait;
 
-use crate::assemble::stolen;
 use crate::inputs::{Beside, Load};
 use crate::limits::cores_moved_between;
 use crate::record::{LOCAL, Latency, Pacing, RATE_REACHED, Record, Span, Status};
@@ -106,7 +105,7 @@ impl CaseKey {
 }
 
 /// A size as text, in the largest unit that divides it.
-pub(crate) fn size_words(bytes: u64) -> String {
+pub fn size_words(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
         b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
@@ -222,7 +221,7 @@ pub fn good<'a>(trials: &[&'a Record]) -> Vec<&'a Record> {
 }
 
 /// Whether the median of these trials reached the rate of the case. True for workloads without a rate.
-pub(crate) fn at_rate(trials: &[&Record]) -> bool {
+pub fn at_rate(trials: &[&Record]) -> bool {
     let shares: Vec<f64> = trials
         .iter()
         .filter_map(|r| Some(r.pacing?.reached_share()))
@@ -249,6 +248,18 @@ pub fn group<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Case<'a>>
 /// The latency of a span; `None` if the trial did not measure it.
 pub fn latency(record: &Record, span: Span) -> Option<&Latency> {
     record.latency_ns.iter().find(|l| l.span == span)
+}
+
+/// A figure is unreliable if the hypervisor took away more than this fraction of the trial's duration (steal time).
+const STEAL_SHARE: f64 = 0.05;
+
+/// The fraction of a trial's time that the hypervisor took away (steal), if it is large enough to distort the figures.
+pub fn stolen(record: &Record) -> Option<f64> {
+    // Several hosts may be on the same physical machine, so take the largest value instead of the sum.
+    let steal_ns = record.host_cpu.iter().map(|host| host.steal_ns).max().unwrap_or(0);
+    let steal_share = steal_ns as f64 / (record.throughput.as_ref()?.wall_ns.max(1) as f64);
+    // Below a few clock ticks of /proc/stat the fraction is meaningless.
+    (steal_ns >= 30_000_000 && steal_share > STEAL_SHARE).then_some(steal_share)
 }
 
 #[cfg(test)]

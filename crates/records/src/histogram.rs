@@ -109,7 +109,7 @@ pub fn write_log(
 /// Stores an interval log in a new file `h/NAME.hlog` in a run's folder, and returns its path within the folder. An
 /// existing file is never overwritten, since a record may refer to it: the new file is then `h/NAME-2.hlog` and so on.
 /// The file exists, for example, if the run was killed between writing the histograms and the record of a trial.
-pub(crate) fn store_log(dir: &Path, name: &str, text: &[u8]) -> std::io::Result<String> {
+pub fn store_log(dir: &Path, name: &str, text: &[u8]) -> std::io::Result<String> {
     std::fs::create_dir_all(dir.join("h"))?;
     let mut attempt = 1;
     loop {

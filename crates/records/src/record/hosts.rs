@@ -36,9 +36,7 @@ impl HostMeters {
 }
 
 /// Deserialises one entry, several, or none.
-pub(crate) fn one_or_several<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Vec<HostMeters>, D::Error> {
+pub fn one_or_several<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<HostMeters>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Form {
@@ -129,6 +127,33 @@ pub enum Transport {
     Sctp,
     /// TIPC's links: packets.
     Tipc,
+}
+
+impl Transport {
+    /// The transport protocol of a mechanism; `None` if the mechanism does not retransmit or retransmissions are not
+    /// counted.
+    pub fn of(mechanism: &str) -> Option<Transport> {
+        let carrier = crate::family::carrier(mechanism)?;
+        match (carrier.transport, carrier.node) {
+            (crossway_mech::Transport::Tcp, None) => Some(Transport::Tcp),
+            (crossway_mech::Transport::Sctp, None) => Some(Transport::Sctp),
+            (crossway_mech::Transport::Tipc, None) => Some(Transport::Tipc),
+            // A node's links also carry its own messages, and a `tipcd` retransmits by itself.
+            _ => None,
+        }
+    }
+
+    /// The reason why there is no count for a mechanism.
+    pub fn why_none(mechanism: &str) -> String {
+        let carrier = crate::family::carrier(mechanism);
+        match carrier.map(|carrier| carrier.transport) {
+            Some(crossway_mech::Transport::Udp) => "UDP does not retransmit".to_owned(),
+            _ if carrier.is_some_and(|carrier| carrier.node.is_some()) => format!(
+                "a node carries the messages of {mechanism} over connections that also carry the node's own messages"
+            ),
+            _ => format!("{mechanism} has no transport protocol that counts retransmissions"),
+        }
+    }
 }
 
 /// Retransmissions of a host's transport protocol during the measured part, for the whole host including unrelated

@@ -12,13 +12,7 @@ use crate::record::{
 
 /// A successful trial of `mechanism`: 1000 messages with a round trip of `p50_ns` and a CPU time of `cpu_ns` per
 /// message.
-pub(crate) fn ping_pong(
-    mechanism: &str,
-    size: u64,
-    trial: u32,
-    p50_ns: u64,
-    cpu_ns: f64,
-) -> Record {
+pub fn ping_pong(mechanism: &str, size: u64, trial: u32, p50_ns: u64, cpu_ns: f64) -> Record {
     let inputs = Inputs {
         testbed: None,
         ends: Ends::Within,
@@ -140,7 +134,7 @@ pub(crate) fn ping_pong(
 }
 
 /// The pacing of a trial that achieved this share of its rate.
-pub(crate) fn pacing(intended_bits_per_s: f64, share: f64) -> Pacing {
+pub fn pacing(intended_bits_per_s: f64, share: f64) -> Pacing {
     Pacing {
         bursts: 1000,
         late_bursts: 0,
@@ -152,7 +146,7 @@ pub(crate) fn pacing(intended_bits_per_s: f64, share: f64) -> Pacing {
 }
 
 /// Requests at 10,000 per second, one trial for each achieved share of that rate.
-pub(crate) fn paced(shares: &[f64]) -> Vec<Record> {
+pub fn paced(shares: &[f64]) -> Vec<Record> {
     let mut records = trials("pipe", 64, &vec![1000; shares.len()], 1000.0);
     for (record, share) in records.iter_mut().zip(shares) {
         record.inputs.workload = Workload::Requests { period_ns: 100_000 };
@@ -167,7 +161,7 @@ pub(crate) fn paced(shares: &[f64]) -> Vec<Record> {
 }
 
 /// One trial with each of these round trips.
-pub(crate) fn trials(mechanism: &str, size: u64, p50s_ns: &[u64], cpu_ns: f64) -> Vec<Record> {
+pub fn trials(mechanism: &str, size: u64, p50s_ns: &[u64], cpu_ns: f64) -> Vec<Record> {
     p50s_ns
         .iter()
         .enumerate()
@@ -177,7 +171,7 @@ pub(crate) fn trials(mechanism: &str, size: u64, p50s_ns: &[u64], cpu_ns: f64) -
 
 /// Returns the records as if they had been measured under another load.
 #[allow(dead_code)]
-pub(crate) fn loaded(mut records: Vec<Record>, load: Load) -> Vec<Record> {
+pub fn loaded(mut records: Vec<Record>, load: Load) -> Vec<Record> {
     for record in &mut records {
         record.inputs.load = load;
         record.case = format!("{}/loaded", record.case);
@@ -186,7 +180,7 @@ pub(crate) fn loaded(mut records: Vec<Record>, load: Load) -> Vec<Record> {
 }
 
 /// The records in the format of `results.jsonl`, one line each.
-pub(crate) fn lines(records: &[Record]) -> Vec<u8> {
+pub fn lines(records: &[Record]) -> Vec<u8> {
     let mut out = Vec::new();
     for record in records {
         serde_json::to_writer(&mut out, record).expect("a record is JSON");

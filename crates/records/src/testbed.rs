@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const LOCAL: &str = "local";
 
 /// The names of the hosts of testbeds that are created on this machine.
-pub(crate) const NAMES: [&str; 2] = ["a", "b"];
+pub const NAMES: [&str; 2] = ["a", "b"];
 
 /// How the reason begins if a channel cannot be opened between containers; the cause follows a colon.
 pub const APART: &str = "the ends cannot communicate between these containers";
@@ -261,7 +261,7 @@ impl HostWords {
 
     /// The kind of the command prefix: the second word if that is `guest` or `net` (of Crossway itself) or `netns` (of
     /// `ip`), otherwise the first word without its path; `local` without a prefix.
-    pub(crate) fn prefix_kind(&self) -> String {
+    pub fn prefix_kind(&self) -> String {
         let Some(first) = self.prefix.first() else { return LOCAL.to_owned() };
         let name = first.rsplit('/').next().unwrap_or(first);
         match self.prefix.get(1).map(String::as_str) {

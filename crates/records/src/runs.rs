@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::records_io::RESULTS;
-use crate::run::Folder;
+use crate::run_info::RunInfo;
 
 /// The folder in which `measure` creates runs by default.
 pub const OUT: &str = "out";
@@ -55,7 +55,7 @@ pub fn list(out: &Path) -> Vec<Found> {
         .map(|entry| entry.path())
         .filter(|dir| dir.join(RESULTS).is_file())
         .filter_map(|dir| {
-            let info = Folder::info(&dir).ok()?;
+            let info = RunInfo::read(&dir).ok()?;
             Some((info.started_unix_ms, Found { dir, name: info.name }))
         })
         .collect();
@@ -120,7 +120,6 @@ pub fn check_name(name: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::RunInfo;
 
     fn add(out: &Path, dir: &str, name: Option<&str>, started_unix_ms: u64) {
         let path = out.join(dir);

@@ -5,7 +5,7 @@
 //! bound is reported ("within 8 %"). The verdict is "unclear" if the tests disagree, if there are so few trials that a
 //! large difference could be hidden, or if the hypervisor moved the CPUs to other cores between the two sets.
 
-pub(crate) mod durations;
+pub mod durations;
 mod figure;
 mod gate;
 mod notes;

@@ -115,7 +115,7 @@ pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
 }
 
 /// Whether a process is adding records to this file: for as long as it does so, it holds a lock on the file.
-pub(crate) fn is_being_measured(file: &Path) -> bool {
+pub fn is_being_measured(file: &Path) -> bool {
     let Ok(file) = fs::File::open(file) else { return false };
     matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock))
 }
@@ -199,9 +199,10 @@ pub fn read_line(path: &Path, line: usize) -> Result<Record, ReadError> {
 }
 
 /// What identifies a trial: run, group, case, and the number of the trial.
-pub(crate) type Identity = (String, String, String, u32);
+pub type Identity = (String, String, String, u32);
 
-pub(crate) fn identity(record: &Record) -> Identity {
+/// What identifies the trial of a record within all runs.
+pub fn identity(record: &Record) -> Identity {
     (record.run.clone(), record.group.clone(), record.case.clone(), record.inputs.trial)
 }
 

@@ -46,7 +46,8 @@ pub fn quantile(figures: &[f64], q: f64) -> Option<f64> {
     (0.0..=1.0).contains(&q).then(|| quantile_of_sorted(&sorted, q))
 }
 
-pub(crate) fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
+/// The quantile `q` (0 to 1) of values in ascending order, interpolated between the two nearest; 0.0 is the minimum.
+pub fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
     let at = q * (sorted.len() - 1) as f64;
     let (low, high) = (at.floor() as usize, at.ceil() as usize);
     // Equal neighbours are returned unchanged, so that infinities do not turn into NaN.
@@ -93,7 +94,7 @@ pub fn jain(shares: &[f64]) -> Option<f64> {
 }
 
 /// The probability of at least `k` successes in `n` independent attempts that each succeed with probability `p`.
-pub(crate) fn binomial_tail(n: usize, k: usize, p: f64) -> f64 {
+pub fn binomial_tail(n: usize, k: usize, p: f64) -> f64 {
     // The probability of i successes, for each i from 0 to n, attempt by attempt.
     let mut exactly = vec![1.0];
     for _ in 0..n {
