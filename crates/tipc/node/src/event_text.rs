@@ -20,8 +20,8 @@ pub(crate) fn describe(daemon: &mut Daemon, event: &Event) -> String {
     match event {
         Event::AddressSettled(addr) => {
             let node = daemon.node();
-            let id = node.id().map(|id| id.to_string()).unwrap_or_default();
-            format!("this is node {id}, address {addr}, in cluster {}", node.network().0)
+            let id = node.id().map(|id| format!(" {id},")).unwrap_or_default();
+            format!("this is node{id} address {addr}, in cluster {}", node.network().0)
         }
         Event::DuplicateAddress { addr, id, media } => duplicate(daemon, *addr, *id, media),
         Event::FramesRefused { bearer, from, reason } => {

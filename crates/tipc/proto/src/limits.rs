@@ -26,8 +26,16 @@ pub const PEERS_MAX: usize = 8_192;
 
 /// Maximum number of nodes that were discovered and have never been in contact. A further one replaces one of them, chosen
 /// at random (`never-answered`), so that invented nodes do not keep a real one out: even if 14,000 nodes are invented per
-/// second, a real one has 73 ms on average to answer, each time that it is discovered.
-pub const STRANGERS_MAX: usize = 1_024;
+/// second, a real one has 0.3 s on average to answer, each time that it is discovered.
+pub const STRANGERS_MAX: usize = 4_096;
+
+/// Maximum number of frames per second to nodes that have never sent anything but discovery messages, and likewise to those
+/// that have answered but have never been in contact; further frames are sent later, or replaced by a request to all. Invented nodes have stations that do
+/// not exist, and the system keeps frames to such a station for seconds, at the expense of frames to peers.
+pub const GREETINGS_PER_SECOND: u32 = 128;
+
+/// Maximum number of such frames at once.
+pub const GREETINGS_AT_ONCE: u32 = 256;
 
 /// How long such a node is remembered, unless peers are to be forgotten even sooner ([`PEER_FORGET`]).
 pub const STRANGER_FORGET: Duration = Duration::from_secs(30);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crossway_tipc_proto::addr::{BearerId, MediaAddr, NetworkId, NodeAddr, NodeId};
 use crossway_tipc_proto::drops::DropReason;
-use crossway_tipc_proto::limits::{Limits, STRANGERS_MAX};
+use crossway_tipc_proto::limits::{GREETINGS_AT_ONCE, GREETINGS_PER_SECOND, Limits, STRANGERS_MAX};
 use crossway_tipc_proto::link::LinkState;
 use crossway_tipc_proto::node::{CAPABILITIES, Event, Node};
 use crossway_tipc_proto::wire::{Discovery, DiscoveryKind};
@@ -92,9 +92,14 @@ fn a_real_node_gets_its_link_among_14_000_invented_ones_per_second() {
         net.take_events();
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let mut announce = |n: u64| invented(&mut rng, kinds[n as usize % kinds.len()], None);
+        let sent = net.frames;
         let before = flood(&mut net, Duration::from_secs(1), None, &mut announce);
+        // Frames to stations that do not exist cost the peers' frames their place in the system's queues.
+        let greeted = net.frames - sent;
+        let most = 2 * u64::from(GREETINGS_AT_ONCE + 2 * GREETINGS_PER_SECOND);
+        assert!((1..most).contains(&greeted), "seed {seed}: {greeted} frames");
         net.start(C, false);
-        let after = flood(&mut net, Duration::from_secs(2), None, &mut announce);
+        let after = flood(&mut net, Duration::from_secs(3), None, &mut announce);
         assert_eq!(link(&mut net, A, B), Some((1, true)), "seed {seed}");
         assert_eq!(link(&mut net, A, C), Some((1, true)), "seed {seed}");
         assert_eq!(link(&mut net, C, A), Some((1, true)), "seed {seed}");
@@ -104,7 +109,8 @@ fn a_real_node_gets_its_link_among_14_000_invented_ones_per_second() {
         let trials = if kinds.len() == 3 { (before + after) / 3 } else { 0 };
         let replaced = drops(&mut net, DropReason::NeverAnswered);
         let expected = before + after - trials - STRANGERS_MAX as u64;
-        assert!(expected - replaced <= 2, "seed {seed}: {replaced} of {expected}");
+        // The real node was replaced a few times, too.
+        assert!(expected.abs_diff(replaced) < 10, "seed {seed}: {replaced} of {expected}");
         let told = net.take_events().into_iter().filter(|(host, event)| {
             *host == A
                 && matches!(event, Event::FramesRefused { reason: DropReason::NeverAnswered, .. })

@@ -67,6 +67,13 @@ impl Node {
         }
     }
 
+    /// Sends the next request on a bearer soon: it answers all nodes that look for others, however many they are.
+    fn hasten_discovery(&mut self, now: Nanos, bearer: BearerId) {
+        if let Some(Some(bearer)) = self.bearers.get_mut(usize::from(bearer.0)) {
+            bearer.discover_at = bearer.discover_at.min(now + DISCOVERY_ALONE_MAX);
+        }
+    }
+
     /// Adopts `addr` as the node's own address.
     pub(super) fn settle(&mut self, addr: NodeAddr) {
         self.address = Address::Own(addr);
@@ -238,12 +245,12 @@ impl Node {
             return Ok(());
         }
         if m.kind == DiscoveryKind::Request {
-            self.send_discovery(
-                bearer,
-                Destination::Unicast(m.media),
-                DiscoveryKind::Response,
-                m.sender,
-            );
+            let dest = Destination::Unicast(m.media);
+            if self.may_greet(now, m.sender) {
+                self.send_discovery(bearer, dest, DiscoveryKind::Response, m.sender);
+            } else {
+                self.hasten_discovery(now, bearer);
+            }
         }
         Ok(())
     }

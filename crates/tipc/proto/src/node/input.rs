@@ -96,6 +96,8 @@ impl Node {
         }
         let Some(over) = peer.link_mut(bearer) else { return Err(DropReason::UnknownPeer) };
         over.heard_at = now;
+        peer.has_answered = true;
+        let Some(over) = peer.link_mut(bearer) else { return Err(DropReason::UnknownPeer) };
         let handled = match over.link.handle_protocol(now, m) {
             Ok(handled) => handled,
             Err(reason) => {

@@ -55,8 +55,12 @@ impl Node {
     }
 
     fn transmit_of(&mut self, now: Nanos, addr: NodeAddr, frame: &mut Vec<u8>) -> Option<Transmit> {
+        self.peers.get_mut(&addr)?.queued = false;
+        if !self.may_greet(now, addr) {
+            // Its next timer tries again.
+            return None;
+        }
         let peer = self.peers.get_mut(&addr)?;
-        peer.queued = false;
         let report = peer.bcast_report(self.bcast.last_sent());
         let mut transmit = None;
         for over in peer.links.iter_mut().flatten() {

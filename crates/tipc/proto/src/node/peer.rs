@@ -82,6 +82,8 @@ pub(super) struct Peer {
     pub(super) waiting: [VecDeque<(Port, usize)>; 2],
     /// The peer's place among those that have never been in contact; `None` if it has been.
     pub(super) stranger: Option<usize>,
+    /// Whether the peer has ever sent a link protocol message.
+    pub(super) has_answered: bool,
     /// When to forget the peer if there is no contact.
     pub(super) forget_at: Nanos,
     /// Time of the peer's entry in the node's timers; `None` if there is no entry.

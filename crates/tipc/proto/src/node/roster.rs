@@ -9,12 +9,40 @@ use super::{Event, Node};
 use crate::addr::{BearerId, MediaAddr, NodeAddr, NodeId};
 use crate::bcast::{BcastListener, BcastReceiver};
 use crate::drops::DropReason;
-use crate::limits::{REFUSAL_REPORT, STRANGER_FORGET, STRANGERS_MAX};
+use crate::limits::{
+    GREETINGS_AT_ONCE, GREETINGS_PER_SECOND, REFUSAL_REPORT, STRANGER_FORGET, STRANGERS_MAX,
+};
 use crate::rng::Rng;
 use crate::time::Nanos;
 use crate::wire::Discovery;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+
+/// How many frames may be sent to nodes that have never been in contact, as a token bucket.
+#[derive(Clone, Debug)]
+struct Greetings {
+    left: u32,
+    at: Nanos,
+}
+
+impl Default for Greetings {
+    fn default() -> Self {
+        Self { left: GREETINGS_AT_ONCE, at: Nanos(0) }
+    }
+}
+
+impl Greetings {
+    fn take(&mut self, now: Nanos) -> bool {
+        let accrued = now.since(self.at).as_millis() * u128::from(GREETINGS_PER_SECOND) / 1_000;
+        if accrued > 0 {
+            let accrued = u32::try_from(accrued).unwrap_or(GREETINGS_AT_ONCE);
+            (self.left, self.at) = (self.left.saturating_add(accrued).min(GREETINGS_AT_ONCE), now);
+        }
+        let may = self.left > 0;
+        self.left -= u32::from(may);
+        may
+    }
+}
 
 /// The indices of the peer table.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +55,8 @@ pub(super) struct Roster {
     stations: BTreeMap<(BearerId, MediaAddr), NodeAddr>,
     /// The peers that have been in contact and are not any more, by the time at which they will be forgotten.
     lost: BTreeSet<(Nanos, NodeAddr)>,
+    /// Frames to strangers that have not answered, and to those that have.
+    greetings: [Greetings; 2],
 }
 
 impl Roster {
@@ -119,6 +149,7 @@ impl Node {
             names: Default::default(),
             waiting: Default::default(),
             stranger: Some(self.roster.enter(m.sender, m.id)),
+            has_answered: false,
             forget_at: now + self.cfg.limits.peer_forget.min(STRANGER_FORGET),
             timer: None,
             queued: false,
@@ -155,6 +186,12 @@ impl Node {
         } else {
             Err(DropReason::TooManyPeers)
         }
+    }
+
+    /// Whether a frame may be sent to a peer now. Those to peers that have never been in contact are limited.
+    pub(super) fn may_greet(&mut self, now: Nanos, addr: NodeAddr) -> bool {
+        let Some(peer) = self.peers.get(&addr) else { return true };
+        peer.stranger.is_none() || self.roster.greetings[usize::from(peer.has_answered)].take(now)
     }
 
     /// Removes a peer from those that have never been in contact.
