@@ -164,6 +164,22 @@ fn a_user_has_a_share_and_the_next_one_finds_room() {
     until("a free place", || of(1001).contains("opened"));
 }
 
+/// CVE-2026-74283 of kernels: settings could be changed without privilege.
+#[test]
+fn only_operators_may_give_orders() {
+    if !proc::is_root() {
+        eprintln!("SKIP only_operators_may_give_orders: needs programs of two users; run as root");
+        return;
+    }
+    let site = Site::of_user(NOBODY, 256, &[]);
+    assert!(as_another(&site, "open", 1001).contains("opened"), "it may use sockets");
+    let said = as_another(&site, "order", 1001);
+    assert!(!said.contains("obeyed"), "{said}");
+    for uid in [0, NOBODY] {
+        assert!(as_another(&site, "order", uid).contains("obeyed"), "user {uid}");
+    }
+}
+
 /// Starts a process of the user `uid` that takes as much as it gets of something (a `place`, `names`, `sockets`), and waits
 /// until it has that. Returns the process, and how many it got.
 fn holder(site: &Site, uid: u32, what: &str) -> (std::process::Child, usize) {
