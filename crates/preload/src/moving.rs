@@ -30,13 +30,21 @@ const ANNOUNCED: Duration = Duration::from_millis(10);
 /// How often it looks.
 const PAUSE: Duration = Duration::from_micros(10);
 
-/// How long all of these are instead, for tests on loaded machines.
+/// How long all of these are instead, for tests on loaded machines, which also move connections that live shortly.
 const PATIENCE_VARIABLE: &str = "CROSSWAY_RUN_PATIENCE_MS";
 
-fn patience(otherwise: Duration) -> Duration {
+fn set_patience() -> Option<u64> {
     static SET: OnceLock<Option<u64>> = OnceLock::new();
-    let set = SET.get_or_init(|| std::env::var(PATIENCE_VARIABLE).ok()?.parse().ok());
-    set.map_or(otherwise, Duration::from_millis)
+    *SET.get_or_init(|| std::env::var(PATIENCE_VARIABLE).ok()?.parse().ok())
+}
+
+fn patience(otherwise: Duration) -> Duration {
+    set_patience().map_or(otherwise, Duration::from_millis)
+}
+
+/// Whether connections are moved although they live shortly.
+fn is_patient() -> bool {
+    set_patience().is_some()
 }
 
 /// Reads the environment before the program can change it.
@@ -78,6 +86,10 @@ pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -
         return real();
     };
     let refused = |why: Reason| explain("connects", None, to, &why);
+    if !without_errno(|| twin::is_own_address(to)) {
+        refused("the other end is on another host");
+        return real();
+    }
     let prepared = without_errno(|| Prepared::new(fd, fresh, own_alone));
     let prepared = match prepared {
         Ok(prepared) => prepared,
@@ -88,7 +100,9 @@ pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -
     };
     let offer = without_errno(|| table.announce(listener, to.port(), &prepared.note));
     let Some(offer) = offer else {
-        refused("the listener was slow to accept lately, or is in another network");
+        refused(
+            "the listener was slow to accept, its connections live shortly, or it is in another network",
+        );
         return real();
     };
     let connecting = Entry::new(Kind::Connecting, 0, fresh.number(), 0);
@@ -205,7 +219,7 @@ impl Prepared {
             return Err("the UNIX stream was lost, so the connection ends");
         };
         let _ = twin::take_over(&aside, &end);
-        put(fd, connecting, end, aside, 0);
+        put(fd, connecting, end, aside, Some(offer.listener));
         explain::say("connects", Some(own), peer, &MOVED);
         Ok(())
     }
@@ -255,8 +269,8 @@ fn check(socket: BorrowedFd<'_>, fresh: Entry) -> Result<(), Reason> {
 }
 
 /// Puts one end of a pair in the place of a TCP socket whose entry still is `old`. If the program has closed it meanwhile, both
-/// are closed.
-fn put(fd: c_int, old: Entry, end: OwnedFd, aside: OwnedFd, flags: u8) {
+/// are closed. `listener` is the place of the listener that the connecting end has connected to.
+fn put(fd: c_int, old: Entry, end: OwnedFd, aside: OwnedFd, listener: Option<usize>) {
     ffi::without_signals(|| {
         let _locked = process::lock();
         let Some(socket) = ffi::borrow(fd) else { return };
@@ -270,10 +284,25 @@ fn put(fd: c_int, old: Entry, end: OwnedFd, aside: OwnedFd, flags: u8) {
             return;
         }
         let number = aside.into_raw_fd();
-        table::put(number, Entry::new(Kind::Aside, 0, 0, 0));
+        let place = listener.map_or(0, |at| at as u32 + 1);
+        table::put(number, Entry::new(Kind::Aside, 0, place, now_ms()));
         let number = number.unsigned_abs() + 1;
+        let flags = if listener.is_none() { ACCEPTED } else { 0 };
         table::put(fd, Entry::new(Kind::Moved, flags, number, inode));
     });
+}
+
+fn now_ms() -> u64 {
+    crossway_sys::clock::monotonic_ns() / 1_000_000
+}
+
+/// Notes that a connection whose aside has this entry ends: whether moving it was worth the effort.
+pub(crate) fn ended(aside: Entry) {
+    if let (Some(listener), Some(table)) = (aside.number().checked_sub(1), rendezvous::table())
+        && !is_patient()
+    {
+        table.judge_life(listener as usize, aside.age_ms(now_ms()));
+    }
 }
 
 /// Moves the connection that a listening socket with this port has just accepted as `fd`, if its other end offers it.
@@ -338,7 +367,7 @@ fn take(
     if !claim.agree() {
         return Err("the other program has withdrawn");
     }
-    put(fd, old, end, aside, ACCEPTED);
+    put(fd, old, end, aside, None);
     Ok(())
 }
 

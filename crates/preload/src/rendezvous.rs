@@ -44,6 +44,13 @@ const FAMILY: usize = 10;
 const OF_NETWORK: usize = 0;
 const NOT_BEFORE: usize = 1;
 const MISSES: usize = 2;
+const SHORT_ONES: usize = 3;
+
+/// A moved connection that lives less long than this was hardly worth the effort.
+pub(crate) const SHORT_LIFE_MS: u32 = 5;
+/// After so many of them in a row, a listener's connections are not moved for a while.
+const SHORT_ONES_MOST: u64 = 4;
+const SHORT_ONES_PAUSE_NS: u64 = 200_000_000;
 
 /// A slot that has been used for this long belongs to a program that was killed or hangs in connect.
 const STALE_NS: u64 = 5_000_000_000;
@@ -97,7 +104,11 @@ pub(crate) fn table() -> Option<&'static Table> {
     let owner = *OWNER.get_or_init(proc::effective_user);
     // A program that has changed its user must not take part in the former user's connections.
     let table = TABLE.get_or_init(open).as_ref()?;
-    (proc::effective_user() == owner).then_some(table)
+    if proc::effective_user() == owner {
+        return Some(table);
+    }
+    table.forget_all();
+    None
 }
 
 fn open() -> Option<Table> {
@@ -139,7 +150,7 @@ pub(crate) struct Offer<'a> {
     table: &'a Table,
     slot: usize,
     mark: Mark,
-    listener: usize,
+    pub(crate) listener: usize,
 }
 
 /// An accepting program's use of a slot.
@@ -203,6 +214,7 @@ impl Table {
                 self.listener(at, OF_NETWORK).store(network, Ordering::Relaxed);
                 self.listener(at, NOT_BEFORE).store(0, Ordering::Relaxed);
                 self.listener(at, MISSES).store(0, Ordering::Relaxed);
+                self.listener(at, SHORT_ONES).store(0, Ordering::Relaxed);
                 word.store(own, Ordering::Release);
                 return;
             }
@@ -215,6 +227,17 @@ impl Table {
         for at in 0..LISTENERS {
             let word = self.words.word(LISTENER_STATES + at);
             let _ = word.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// Removes all notes of this process.
+    fn forget_all(&self) {
+        for at in 0..LISTENERS {
+            let word = self.words.word(LISTENER_STATES + at);
+            let now = word.load(Ordering::Acquire);
+            if now != 0 && listener_of(now).1 == std::process::id() {
+                let _ = word.compare_exchange(now, 0, Ordering::AcqRel, Ordering::Relaxed);
+            }
         }
     }
 
@@ -271,6 +294,23 @@ impl Table {
             return Some(Offer { table: self, slot, mark: connecting, listener });
         }
         None
+    }
+
+    /// Notes how long a moved connection to the listener at this place lived. While programs connect for every request, moving
+    /// costs more than it gains: it is paused.
+    pub(crate) fn judge_life(&self, listener: usize, life_ms: u32) {
+        if listener >= LISTENERS {
+            return;
+        }
+        let short_ones = self.listener(listener, SHORT_ONES);
+        if life_ms >= SHORT_LIFE_MS {
+            if short_ones.load(Ordering::Relaxed) != 0 {
+                short_ones.store(0, Ordering::Relaxed);
+            }
+        } else if short_ones.fetch_add(1, Ordering::Relaxed) + 1 >= SHORT_ONES_MOST {
+            let until = monotonic_ns().saturating_add(SHORT_ONES_PAUSE_NS);
+            self.listener(listener, NOT_BEFORE).store(until, Ordering::Relaxed);
+        }
     }
 
     /// Whether a connection to this port is offered or announced. Costs one pass over 256 words.
@@ -369,7 +409,7 @@ impl Offer<'_> {
             return;
         }
         let before = misses.fetch_add(1, Ordering::Relaxed);
-        let pause_ns = 20_000_000_u64 << before.min(7);
+        let pause_ns = 20_000_000_u64 << before.min(12);
         let until = monotonic_ns().saturating_add(pause_ns);
         self.table.listener(self.listener, NOT_BEFORE).store(until, Ordering::Relaxed);
     }
@@ -473,6 +513,29 @@ mod tests {
         assert!(table.announce(at, 80, &NOTE).is_none());
         table.forget_listener(80);
         assert!(table.find_listener(80).is_none());
+    }
+
+    #[test]
+    fn connections_that_live_shortly_are_moved_only_now_and_then() {
+        let (_dir, table) = fresh();
+        let at = listener(&table);
+        let is_open = || table.announce(at, 80, &NOTE).is_some();
+        for life_ms in [0, 1, 2, SHORT_LIFE_MS, 0, 1, 2] {
+            table.judge_life(at, life_ms);
+            assert!(is_open());
+        }
+        table.judge_life(at, 3);
+        assert!(!is_open());
+        // After the pause, one is tried; only one that lives longer ends the suspicion.
+        table.listener(at, NOT_BEFORE).store(0, Ordering::Relaxed);
+        assert!(is_open());
+        table.judge_life(at, 0);
+        assert!(!is_open());
+        table.listener(at, NOT_BEFORE).store(0, Ordering::Relaxed);
+        table.judge_life(at, 60_000);
+        table.judge_life(at, 0);
+        assert!(is_open());
+        table.judge_life(LISTENERS, 0);
     }
 
     #[test]

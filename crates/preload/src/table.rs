@@ -23,7 +23,8 @@ pub(crate) enum Kind {
     Moved = 3,
     /// A TCP socket that listens; the number is its port.
     Listener = 4,
-    /// A TCP connection kept aside, which the program does not know.
+    /// A TCP connection kept aside, which the program does not know. The number is that of its listener's place plus 1, or 0 if
+    /// this end was accepted, and the inode is the time at which it was moved, in milliseconds.
     Aside = 5,
     /// A socket that listens, but is none of ours.
     OtherListener = 6,
@@ -92,6 +93,11 @@ impl Entry {
     /// The entry with another aside.
     pub(crate) fn with_number(self, number: u32) -> Self {
         Self(self.0 & !(LOW << 16) | (u64::from(number) & LOW) << 16)
+    }
+
+    /// For an aside: how long ago this time was, in milliseconds, at most 4 hours.
+    pub(crate) fn age_ms(self, now_ms: u64) -> u32 {
+        (now_ms.wrapping_sub(self.0 >> 40) & LOW) as u32
     }
 
     /// Whether the file has this inode, as far as the entry remembers it.
@@ -183,6 +189,7 @@ mod tests {
         assert_eq!(entry.aside(), Some(8192));
         assert!(entry.is_of(0x0123_4567_89ab) && !entry.is_of(0x0123_4567_89ac));
         assert_eq!(entry.with_number(0).aside(), None);
+        assert_eq!(Entry::new(Kind::Aside, 0, 0, 0xff_ffff).age_ms(0x100_0004), 5);
         assert!(entry.with(ENDED).has(ENDED) && !entry.has(ENDED));
     }
 

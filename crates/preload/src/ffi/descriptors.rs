@@ -9,7 +9,7 @@ use libc::FILE;
 use super::{borrow, close_really, real, without_signals};
 use crate::process::owns_memory;
 use crate::table::{self, COPIED, Entry, Kind};
-use crate::{process, rendezvous};
+use crate::{moving, process, rendezvous};
 
 /// Forgets a descriptor that is about to be closed, and closes its aside unless another descriptor stands for it, too. A child
 /// of vfork only closes.
@@ -29,6 +29,7 @@ fn forget(fd: c_int) {
                 if entry.has(COPIED) && others.any(|(_, other)| other.aside() == Some(aside)) {
                     return;
                 }
+                moving::ended(table::get(aside));
                 table::put(aside, Entry::OTHER);
                 // Before the stream, so that a reset (SO_LINGER) is there when the peer finds the end.
                 close_really(aside);
@@ -90,7 +91,7 @@ fn make_room(fd: c_int) {
         let Some(aside) = borrow(fd) else { return };
         let Ok(new) = twin::copy_above(aside, fd, twin::closes_on_exec(aside)) else { return };
         let new = std::os::fd::IntoRawFd::into_raw_fd(new);
-        table::put(new, Entry::new(Kind::Aside, 0, 0, 0));
+        table::put(new, table::get(fd));
         for (moved, entry) in table::of_kind(Kind::Moved, 0, c_int::MAX) {
             if entry.aside() == Some(fd) {
                 table::put(moved, entry.with_number(new.unsigned_abs() + 1));

@@ -220,3 +220,49 @@ pub fn inode(fd: impl AsFd) -> u64 {
 pub fn is_six(fd: impl AsFd) -> bool {
     sockopt::socket_domain(fd) == Ok(AddressFamily::INET6)
 }
+
+/// Whether an address is one of this host's. For any but a loopback address, this asks the kernel which own address it would use
+/// to reach it.
+pub fn is_own_address(address: SocketAddr) -> bool {
+    if address.ip().is_loopback() || address.ip().is_unspecified() {
+        return true;
+    }
+    let own = || {
+        // Connecting a datagram socket sends nothing.
+        let asks = super::inet(super::Inet::Udp, address).ok()?;
+        super::connect(&asks, &address.into()).ok()?;
+        SocketAddr::try_from(rustix::net::getsockname(asks).ok()?).ok()
+    };
+    own().is_some_and(|own| own.ip() == address.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_addresses_are_told_from_others() {
+        let of = |text: &str| text.parse().unwrap();
+        assert!(is_own_address(of("127.0.0.1:1")) && is_own_address(of("[::1]:1")));
+        // An address for documentation.
+        assert!(!is_own_address(of("192.0.2.1:1")));
+        let others = crate::addresses::own_addresses().unwrap();
+        assert!(others.into_iter().all(|ip| is_own_address(SocketAddr::new(ip, 1))));
+    }
+
+    #[test]
+    fn a_stream_takes_over_what_was_set_on_the_connection() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        tcp.set_read_timeout(Some(std::time::Duration::from_millis(1500))).unwrap();
+        tcp.set_nonblocking(true).unwrap();
+        let (unix, _) = std::os::unix::net::UnixStream::pair().unwrap();
+        take_over(&tcp, &unix).unwrap();
+        assert_eq!(unix.read_timeout().unwrap(), tcp.read_timeout().unwrap());
+        assert!(is_nonblocking(&unix) && is_tcp(&tcp) && !is_tcp(&unix));
+        assert!(is_established(&tcp) && is_listening(&listener) && !is_listening(&tcp));
+        assert_eq!(network(&tcp).unwrap(), network(&listener).unwrap());
+        drop(listener.accept().unwrap());
+        assert!(!is_established(&tcp));
+    }
+}
