@@ -93,7 +93,8 @@ bench-run: build
 fidelity:
 	$(CARGO) build --locked -p crossway -p crossway-preload
 	python3 -m venv $(TARGET)/fidelity/python
-	$(TARGET)/fidelity/python/bin/pip -q install pytest==9.2.0 trio trustme cheroot jaraco.text requests pypytools requests-unixsocket tornado==6.6.1 gevent==26.9.0 twisted==26.10.0
+	$(TARGET)/fidelity/python/bin/pip -q install pytest==9.2.0 trio trustme cheroot jaraco.text requests \
+		pypytools requests-unixsocket tornado==6.6.1 gevent==26.9.0 'twisted[tls]==26.10.0' pyhamcrest pytest-mock
 	python3 scripts/fidelity/judge.py --python $(TARGET)/fidelity/python/bin/python --write docs/RUN.md $(FIDELITY)
 
 install: build

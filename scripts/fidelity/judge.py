@@ -192,6 +192,7 @@ def main():
     parser.add_argument("--out", type=Path, default=root / "target/fidelity")
     parser.add_argument("--write", type=Path, help="the document with the table")
     parser.add_argument("--python", default=sys.executable, help="the Python whose packages are judged")
+    parser.add_argument("--results", type=Path, nargs="+", help="results.jsonl of earlier calls: run nothing, only write the table")
     parser.add_argument("--limit", type=float, default=60, help="seconds after which a test is stuck")
     args = parser.parse_args()
     args.out = args.out.resolve()
@@ -200,8 +201,10 @@ def main():
     os.environ.update(PYTHONPATH=str(HERE), PYTHONDONTWRITEBYTECODE="1")
     chosen = lambda name: not args.suites or any(name.startswith(word) for word in args.suites.split(","))
     results, skipped = [], []
+    for path in args.results or ():
+        results += [json.loads(line) for line in path.read_text().splitlines()]
     for package, name, module in SUITES:
-        if not chosen(name):
+        if args.results or not chosen(name):
             continue
         suite = Suite(package, name, module, args)
         why = suite.missing()
@@ -210,6 +213,10 @@ def main():
             skipped.append((name, why))
             continue
         result = suite.judge(prefix)
+        if not result["tests"]:
+            print(f"SKIP {name}: its tests cannot be loaded; see {suite.folder}/plain-1.log", flush=True)
+            skipped.append((name, "its tests cannot be loaded here"))
+            continue
         results.append(result)
         with open(args.out / "results.jsonl", "a") as log:
             log.write(json.dumps(result) + "\n")

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::socket::twin;
 use crossway_sys::socket::{self, SocketType};
-use crossway_sys::{proc, random};
+use crossway_sys::{Errno, proc, random};
 
 use crate::name::Connection;
 use crate::rendezvous::{self, Claim, Note, Offer, Search};
@@ -86,6 +86,10 @@ pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -
         return real();
     };
     let refused = |why: Reason| explain("connects", None, to, &why);
+    if !without_errno(|| table.is_of_this_user()) {
+        refused("the program has changed its user");
+        return real();
+    }
     if !without_errno(|| twin::is_own_address(to)) {
         refused("the other end is on another host");
         return real();
@@ -197,22 +201,23 @@ impl Prepared {
             return Err("connect took too long");
         }
         let until = Instant::now() + patience(if waits { PATIENCE } else { HASTE });
+        let Self { note, mailbox, place, aside, .. } = self;
+        drop(place);
         // TCP does not wake this: the other program's end is seen at the deadline at the latest.
-        let came = wait_ready(&self.mailbox, Interest::Readable, Some(until)).unwrap_or(false);
+        let end = receive(&mailbox, note.secret, until);
         let decision = Instant::now() + patience(DECISION);
-        while came && !offer.is_agreed() && Instant::now() < decision {
+        while end.is_some() && !offer.is_agreed() && Instant::now() < decision {
             std::thread::yield_now();
         }
         if !offer.is_agreed() && offer.withdraw() {
-            offer.judge(came);
+            offer.judge(end.is_some());
             return Err(
                 "the other program did not accept in time, or does not run with crossway run",
             );
         }
         offer.judge(true);
-        let Self { note, mailbox, place, aside, .. } = self;
-        drop(place);
-        let Some(end) = receive(&mailbox, note.secret) else {
+        // It may have decided at the last moment.
+        let Some(end) = end.or_else(|| receive(&mailbox, note.secret, until + DECISION)) else {
             // Another thread has taken the last descriptor, or the other program was killed.
             socket::shutdown_send(socket);
             socket::shutdown_recv(socket);
@@ -225,9 +230,10 @@ impl Prepared {
     }
 }
 
-/// Accepts the UNIX stream that the other program has connected, by its secret; any other one is closed.
-fn receive(mailbox: &OwnedFd, secret: u64) -> Option<OwnedFd> {
-    loop {
+/// Accepts the UNIX stream that the other program connects, by its secret; any other one is closed. `None` if it does not come
+/// in time.
+fn receive(mailbox: &OwnedFd, secret: u64, until: Instant) -> Option<OwnedFd> {
+    while wait_ready(mailbox, Interest::Readable, Some(until)) == Ok(true) {
         let end = twin::accept_now(mailbox).ok()?;
         let name = socket::peer_address(&end).ok().and_then(|a| socket::abstract_name(&a));
         let shown = name.and_then(|name| Connection::of(&name)).map(|(_, secret)| secret);
@@ -235,6 +241,7 @@ fn receive(mailbox: &OwnedFd, secret: u64) -> Option<OwnedFd> {
             return Some(end);
         }
     }
+    None
 }
 
 fn is_of_this_user(end: impl AsFd) -> bool {
@@ -308,7 +315,7 @@ pub(crate) fn ended(aside: Entry) {
 /// Moves the connection that a listening socket with this port has just accepted as `fd`, if its other end offers it.
 pub(crate) fn accepted(fd: c_int, port: u16) {
     let Some(table) = rendezvous::table().filter(|table| table.expects(port)) else { return };
-    if !process::owns_memory() {
+    if !process::owns_memory() || !table.is_of_this_user() {
         return;
     }
     let Some(socket) = ffi::borrow(fd) else { return };
@@ -355,7 +362,15 @@ fn take(
     socket::bind(&end, &name, "").map_err(failed)?;
     socket::set_nonblocking(&end).map_err(failed)?;
     let aside = twin::copy_above(socket, from, true).map_err(|_| "no descriptor is free")?;
-    socket::connect(&end, &mailbox).map_err(|_| "the other program has withdrawn")?;
+    // Strangers may fill the other program's listener for a moment.
+    let until = Instant::now() + patience(DECISION);
+    loop {
+        match socket::connect(&end, &mailbox) {
+            Ok(()) => break,
+            Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(_) => return Err("the other program has withdrawn"),
+        }
+    }
     if !is_of_this_user(&end) {
         return Err("the other program belongs to another user");
     }
@@ -419,7 +434,8 @@ pub(crate) fn listens(fd: c_int) -> Option<u16> {
         table::put(fd, Entry::new(Kind::OtherListener, 0, 0, 0));
         return None;
     };
-    if let Some(table) = rendezvous::table().filter(|_| process::owns_memory()) {
+    let is_ours = |table: &&rendezvous::Table| process::owns_memory() && table.is_of_this_user();
+    if let Some(table) = rendezvous::table().filter(is_ours) {
         table::put(fd, Entry::new(Kind::Listener, before.flags(), port.into(), 0));
         table.note_listener(port, network);
     }

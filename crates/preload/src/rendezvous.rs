@@ -24,18 +24,20 @@ const SLOTS: usize = 256;
 const LISTENERS: usize = 256;
 
 // The layout, in words. Its version is in the file's name.
-const FILE: &str = "run-1.table";
+const FILE: &str = "run-2.table";
 const SLOT_STATES: usize = 0;
 const LISTENER_STATES: usize = SLOT_STATES + SLOTS;
 const SLOT_CONTENTS: usize = LISTENER_STATES + LISTENERS;
 const SLOT_LEN: usize = 16;
 const LISTENER_CONTENTS: usize = SLOT_CONTENTS + SLOTS * SLOT_LEN;
 const LISTENER_LEN: usize = 4;
-const WORDS: usize = LISTENER_CONTENTS + LISTENERS * LISTENER_LEN;
+/// How many slots, and places of listeners, were ever in use. The first free one is taken, so a search ends early.
+const SLOTS_EVER: usize = LISTENER_CONTENTS + LISTENERS * LISTENER_LEN;
+const LISTENERS_EVER: usize = SLOTS_EVER + 1;
+const WORDS: usize = LISTENERS_EVER + 1;
 
 // The words of a slot.
 const NETWORK: usize = 0;
-const SINCE: usize = 1;
 const SECRET: usize = 2;
 const MAILBOX: usize = 3;
 const ENDS: usize = 4; // six words: the connecting end and the accepting end
@@ -53,7 +55,7 @@ const SHORT_ONES_MOST: u64 = 4;
 const SHORT_ONES_PAUSE_NS: u64 = 200_000_000;
 
 /// A slot that has been used for this long belongs to a program that was killed or hangs in connect.
-const STALE_NS: u64 = 5_000_000_000;
+const STALE_MS: u64 = 60_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -66,15 +68,12 @@ enum State {
     Agreed = 5,
 }
 
-/// A slot's word: state, port, and count of uses.
+/// A slot's word, from the lowest bits: state, port, the time of the announcement in milliseconds (24 bits), count of uses. The
+/// time is part of the word, so that nobody takes a slot for abandoned whose new user has not written its contents yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Mark(u64);
 
 impl Mark {
-    fn new(state: State, port: u16, uses: u64) -> Self {
-        Self(state as u64 | u64::from(port) << 8 | uses << 24)
-    }
-
     fn is(self, state: State) -> bool {
         self.0 & 0xff == state as u64
     }
@@ -83,37 +82,38 @@ impl Mark {
         (self.0 >> 8) as u16
     }
 
+    fn age_ms(self, now_ms: u64) -> u64 {
+        now_ms.wrapping_sub(self.0 >> 24) & 0xff_ffff
+    }
+
     fn to(self, state: State) -> Self {
         Self(self.0 & !0xff | state as u64)
     }
 
-    fn next(self, port: u16) -> Self {
-        Self::new(State::Writing, port, (self.0 >> 24).wrapping_add(1) & 0xff_ffff_ffff)
+    /// The next use of the slot.
+    fn next(self, port: u16, now_ms: u64) -> Self {
+        let uses = (self.0 >> 48).wrapping_add(1);
+        Self(State::Writing as u64 | u64::from(port) << 8 | (now_ms & 0xff_ffff) << 24 | uses << 48)
     }
 }
 
 /// The table.
 pub(crate) struct Table {
     words: SharedWords,
+    user: u32,
 }
 
-/// The table of this user; `None` if it cannot be used.
+/// The table of this user; `None` if it cannot be used. Before more than a look at it, ask [`Table::is_of_this_user`].
+#[inline]
 pub(crate) fn table() -> Option<&'static Table> {
     static TABLE: OnceLock<Option<Table>> = OnceLock::new();
-    static OWNER: OnceLock<u32> = OnceLock::new();
-    let owner = *OWNER.get_or_init(proc::effective_user);
-    // A program that has changed its user must not take part in the former user's connections.
-    let table = TABLE.get_or_init(open).as_ref()?;
-    if proc::effective_user() == owner {
-        return Some(table);
-    }
-    table.forget_all();
-    None
+    TABLE.get_or_init(open).as_ref()
 }
 
 fn open() -> Option<Table> {
     let path = private_folder().ok()?.join(FILE);
-    SharedWords::in_file(&path, WORDS).ok().map(|words| Table { words })
+    let user = proc::effective_user();
+    SharedWords::in_file(&path, WORDS).ok().map(|words| Table { words, user })
 }
 
 /// The two ends of a connection in the order connecting, accepting, as words.
@@ -172,6 +172,22 @@ pub(crate) enum Search<'a> {
 }
 
 impl Table {
+    /// Whether the program still belongs to the user whose table this is. One that has changed its user must not take part in
+    /// the former user's connections, nor attract them.
+    pub(crate) fn is_of_this_user(&self) -> bool {
+        if proc::effective_user() == self.user {
+            return true;
+        }
+        self.forget_all();
+        false
+    }
+
+    #[inline]
+    fn ever(&self, word: usize, most: usize) -> usize {
+        let ever = self.words.word(word).load(Ordering::Acquire);
+        usize::try_from(ever).map_or(most, |ever| ever.min(most))
+    }
+
     fn state(&self, slot: usize) -> &AtomicU64 {
         self.words.word(SLOT_STATES + slot)
     }
@@ -193,7 +209,7 @@ impl Table {
     pub(crate) fn note_listener(&self, port: u16, network: u64) {
         let own = listener_word(port, std::process::id());
         let all = (0..LISTENERS).map(|at| (at, self.words.word(LISTENER_STATES + at)));
-        for (at, word) in all.clone() {
+        for (at, word) in all.clone().take(self.ever(LISTENERS_EVER, LISTENERS)) {
             if word.load(Ordering::Acquire) == own
                 && self.listener(at, OF_NETWORK).load(Ordering::Relaxed) == network
             {
@@ -215,6 +231,7 @@ impl Table {
                 self.listener(at, NOT_BEFORE).store(0, Ordering::Relaxed);
                 self.listener(at, MISSES).store(0, Ordering::Relaxed);
                 self.listener(at, SHORT_ONES).store(0, Ordering::Relaxed);
+                self.words.word(LISTENERS_EVER).fetch_max(at as u64 + 1, Ordering::AcqRel);
                 word.store(own, Ordering::Release);
                 return;
             }
@@ -224,7 +241,7 @@ impl Table {
     /// Removes the note that this process listens on a port.
     pub(crate) fn forget_listener(&self, port: u16) {
         let own = listener_word(port, std::process::id());
-        for at in 0..LISTENERS {
+        for at in 0..self.ever(LISTENERS_EVER, LISTENERS) {
             let word = self.words.word(LISTENER_STATES + at);
             let _ = word.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
@@ -232,7 +249,7 @@ impl Table {
 
     /// Removes all notes of this process.
     fn forget_all(&self) {
-        for at in 0..LISTENERS {
+        for at in 0..self.ever(LISTENERS_EVER, LISTENERS) {
             let word = self.words.word(LISTENER_STATES + at);
             let now = word.load(Ordering::Acquire);
             if now != 0 && listener_of(now).1 == std::process::id() {
@@ -242,10 +259,10 @@ impl Table {
     }
 
     /// A place with a note that a living process listens on this port, and whether only this process does. Costs one pass over
-    /// 256 words if there is none.
+    /// the places in use if there is none.
     pub(crate) fn find_listener(&self, port: u16) -> Option<(usize, bool)> {
         let mut found = None;
-        for at in 0..LISTENERS {
+        for at in 0..self.ever(LISTENERS_EVER, LISTENERS) {
             let word = self.words.word(LISTENER_STATES + at);
             let now = word.load(Ordering::Acquire);
             let (noted, pid) = listener_of(now);
@@ -271,16 +288,16 @@ impl Table {
         {
             return None;
         }
+        let now_ms = now / 1_000_000;
         for slot in 0..SLOTS {
             let before = Mark(self.state(slot).load(Ordering::Acquire));
-            let since = self.content(slot, SINCE).load(Ordering::Relaxed);
-            let is_free = before.is(State::Free) || since.saturating_add(STALE_NS) < now;
-            let mark = before.next(port);
+            let is_free = before.is(State::Free) || before.age_ms(now_ms) > STALE_MS;
+            let mark = before.next(port, now_ms);
             if !is_free || !self.swap(slot, before, mark) {
                 continue;
             }
+            self.words.word(SLOTS_EVER).fetch_max(slot as u64 + 1, Ordering::AcqRel);
             self.content(slot, NETWORK).store(note.network, Ordering::Relaxed);
-            self.content(slot, SINCE).store(now, Ordering::Relaxed);
             self.content(slot, SECRET).store(note.secret, Ordering::Relaxed);
             let mut name = [0; 8];
             name[..5].copy_from_slice(&note.mailbox);
@@ -313,10 +330,10 @@ impl Table {
         }
     }
 
-    /// Whether a connection to this port is offered or announced. Costs one pass over 256 words.
+    /// Whether a connection to this port is offered or announced. Costs one pass over the slots in use.
     #[inline]
     pub(crate) fn expects(&self, port: u16) -> bool {
-        (0..SLOTS).any(|slot| {
+        (0..self.ever(SLOTS_EVER, SLOTS)).any(|slot| {
             let mark = Mark(self.state(slot).load(Ordering::Acquire));
             mark.port() == port && !mark.is(State::Free)
         })
@@ -332,9 +349,9 @@ impl Table {
         limit: Duration,
     ) -> Search<'_> {
         let wanted = as_words(connecting, accepting);
-        let now = monotonic_ns();
+        let now_ms = monotonic_ns() / 1_000_000;
         let mut announced = false;
-        for slot in 0..SLOTS {
+        for slot in 0..self.ever(SLOTS_EVER, SLOTS) {
             let mark = Mark(self.state(slot).load(Ordering::Acquire));
             if mark.port() != accepting.port() || mark.is(State::Free) {
                 continue;
@@ -353,7 +370,7 @@ impl Table {
                     return Search::Found(Claim { table: self, slot, mark: claimed, note });
                 }
             } else if mark.is(State::Connecting) || mark.is(State::Writing) {
-                announced |= word(SINCE).saturating_add(limit.as_nanos() as u64) > now;
+                announced |= u128::from(mark.age_ms(now_ms)) < limit.as_millis();
             }
         }
         if announced { Search::Announced } else { Search::None }
@@ -379,7 +396,6 @@ impl Offer<'_> {
         for (n, word) in as_words(connecting, accepting).into_iter().enumerate() {
             self.table.content(self.slot, ENDS + n).store(word, Ordering::Relaxed);
         }
-        self.table.content(self.slot, SINCE).store(monotonic_ns(), Ordering::Relaxed);
         self.mark = writing.to(State::Waiting);
         self.table.swap(self.slot, writing, self.mark)
     }
@@ -445,7 +461,7 @@ mod tests {
     fn fresh() -> (tempfile::TempDir, Table) {
         let dir = tempfile::tempdir().unwrap();
         let words = SharedWords::in_file(&dir.path().join(FILE), WORDS).unwrap();
-        (dir, Table { words })
+        (dir, Table { words, user: proc::effective_user() })
     }
 
     fn ends() -> (SocketAddr, SocketAddr) {
@@ -545,6 +561,7 @@ mod tests {
         let dead = child.id();
         child.wait().unwrap();
         table.words.word(LISTENER_STATES).store(listener_word(80, dead), Ordering::Release);
+        table.words.word(LISTENERS_EVER).store(1, Ordering::Release);
         assert!(table.find_listener(80).is_none());
         let at = listener(&table);
         for slot in 0..SLOTS {
@@ -553,9 +570,9 @@ mod tests {
             std::mem::forget(offer);
         }
         assert!(table.announce(at, 80, &NOTE).is_none(), "all slots are in use");
-        table.content(7, SINCE).store(0, Ordering::Release);
-        if monotonic_ns() > STALE_NS {
-            assert_eq!(table.announce(at, 80, &NOTE).unwrap().slot, 7);
-        }
+        // As if the program in the slot had announced long ago.
+        let old = table.state(7).load(Ordering::Acquire).wrapping_sub((STALE_MS + 1000) << 24);
+        table.state(7).store(old, Ordering::Release);
+        assert_eq!(table.announce(at, 80, &NOTE).unwrap().slot, 7);
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard};
 
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -17,19 +17,28 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     library
 });
 
+/// Held by tests whose programs must not be disturbed, and alone by the one that disturbs.
+static PEACE: RwLock<()> = RwLock::new(());
+
 /// A folder for one test, whose programs find only each other.
 struct Site {
     dir: tempfile::TempDir,
+    _peace: Option<RwLockReadGuard<'static, ()>>,
 }
 
 impl Site {
-    /// `None` without Python.
     fn new() -> Option<Self> {
+        let peace = PEACE.read().unwrap_or_else(PoisonError::into_inner);
+        Self::at_war().map(|site| Self { _peace: Some(peace), ..site })
+    }
+
+    /// `None` without Python.
+    fn at_war() -> Option<Self> {
         if !Path::new(PYTHON).exists() {
             eprintln!("SKIP unmodified programs: {PYTHON} is missing; install python3");
             return None;
         }
-        Some(Self { dir: tempfile::tempdir().unwrap() })
+        Some(Self { dir: tempfile::tempdir().unwrap(), _peace: None })
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -152,7 +161,8 @@ fn a_program_without_the_library_is_served_by_tcp() {
 
 #[test]
 fn programs_of_different_users_use_tcp_and_others_cannot_interfere() {
-    let Some(site) = Site::new() else { return };
+    let _alone = PEACE.write().unwrap_or_else(PoisonError::into_inner);
+    let Some(site) = Site::at_war() else { return };
     if !is_root("programs of different users") {
         return;
     }

@@ -32,10 +32,11 @@ unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) 
     let is_tcp = matches!(domain, libc::AF_INET | libc::AF_INET6)
         && kind & 0xf == libc::SOCK_STREAM
         && matches!(protocol, 0 | libc::IPPROTO_TCP);
-    if is_tcp && process::owns_memory() {
-        table::put(fd, Entry::new(Kind::Fresh, 0, process::forks(), 0));
-    } else if table::get(fd) != Entry::OTHER && process::owns_memory() {
-        table::put(fd, Entry::OTHER);
+    let stale = table::get(fd) != Entry::OTHER;
+    // A child of vfork must not replace what its parent knows. What it adds, its parent never asks for.
+    if (is_tcp || stale) && (!stale || process::owns_memory()) {
+        let fresh = Entry::new(Kind::Fresh, 0, process::forks(), 0);
+        table::put(fd, if is_tcp { fresh } else { Entry::OTHER });
     }
     fd
 }

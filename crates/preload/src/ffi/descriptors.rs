@@ -15,8 +15,15 @@ use crate::{moving, process, rendezvous};
 /// of vfork only closes.
 fn forget(fd: c_int) {
     let entry = table::get(fd);
-    if entry == Entry::OTHER || entry.kind() == Kind::Aside || !owns_memory() {
-        return;
+    match entry.kind() {
+        Kind::Other | Kind::Aside => return,
+        // At worst, a child of vfork prevents that its parent's socket is moved.
+        Kind::Fresh | Kind::OtherListener => {
+            table::replace(fd, entry, Entry::OTHER);
+            return;
+        }
+        _ if !owns_memory() => return,
+        _ => {}
     }
     without_signals(|| {
         let _locked = process::lock();

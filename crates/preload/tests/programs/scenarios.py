@@ -87,7 +87,7 @@ def names_and_options(listener, conn, peer, end, steps):
     yield "state", conn.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)[0]
     other = ("::1" if conn.family == socket.AF_INET6 else "127.0.0.1", 9)
     yield attempt(conn.connect, other), attempt(conn.bind, other), attempt(conn.accept)
-    conn.settimeout(5)
+    conn.settimeout(60)
     if end:
         conn.sendall(b"x")
         yield conn.recvfrom(10)
@@ -437,7 +437,7 @@ def connect(address, style):
         assert outcome in (0, errno.EINPROGRESS), outcome
         poll = select.poll()
         poll.register(sock, select.POLLOUT)
-        assert poll.poll(5000)[0][1] == select.POLLOUT
+        assert poll.poll(60_000)[0][1] == select.POLLOUT
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
         sock.setblocking(True)
     return sock
@@ -455,7 +455,7 @@ def run(name, family, style):
         child = os.fork()
         if child == 0:
             signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-            signal.alarm(60)
+            signal.alarm(150)
             if end:
                 address = listener.getsockname()
                 listener.close()
