@@ -16,3 +16,4 @@ mod name;
 mod process;
 mod rendezvous;
 mod table;
+mod watch;

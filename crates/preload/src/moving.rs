@@ -14,8 +14,8 @@ use crossway_sys::{Errno, proc, random};
 
 use crate::name::Connection;
 use crate::rendezvous::{self, Claim, Note, Offer, Search};
-use crate::table::{self, ACCEPTED, COPIED, Entry, Kind, SPECIAL, WATCHED};
-use crate::{explain, ffi, process};
+use crate::table::{self, ACCEPTED, COPIED, Entry, Kind, SPECIAL, UNKNOWN_WATCH, WATCHED};
+use crate::{explain, ffi, process, watch};
 
 /// How long a blocking connect waits for the other program to accept. The connection is established then, so a program that
 /// connects and accepts in one thread merely loses this time, and only until its listener is known to be slow.
@@ -109,7 +109,7 @@ pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -
         );
         return real();
     };
-    let connecting = Entry::new(Kind::Connecting, 0, fresh.number(), 0);
+    let connecting = Entry::new(Kind::Connecting, fresh.flags() & WATCHED, fresh.number(), 0);
     if !table::replace(fd, fresh, connecting) {
         return real();
     }
@@ -120,7 +120,12 @@ pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -
         let ends = ffi::borrow(fd).and_then(twin::ends);
         if let Err(why) = prepared.settle(fd, connecting, offer, waits) {
             explain("connects", ends.map(|(own, _)| own), to, &why);
-            table::replace(fd, connecting, Entry::OTHER);
+            if table::get(fd).kind() == Kind::Connecting {
+                table::put(fd, Entry::OTHER);
+            }
+        }
+        if fresh.has(WATCHED) {
+            watch::forget(fd);
         }
     } else {
         // The program may try again with the same socket.
@@ -259,7 +264,7 @@ fn check(socket: BorrowedFd<'_>, fresh: Entry) -> Result<(), Reason> {
     }
     for (flag, why) in [
         (COPIED, "there are copies of the descriptor"),
-        (WATCHED, "the socket was registered with epoll before it was connected"),
+        (UNKNOWN_WATCH, "the socket was registered with several epoll instances"),
         (SPECIAL, "the socket has an option that only TCP provides"),
     ] {
         if fresh.has(flag) {
@@ -281,14 +286,22 @@ fn put(fd: c_int, old: Entry, end: OwnedFd, aside: OwnedFd, listener: Option<usi
     ffi::without_signals(|| {
         let _locked = process::lock();
         let Some(socket) = ffi::borrow(fd) else { return };
-        if table::get(fd) != old {
+        // A flag that another thread adds meanwhile must not end the connection.
+        if table::get(fd).kind() != old.kind() {
             return;
+        }
+        let watch = old.has(WATCHED).then(|| watch::find(fd)).flatten();
+        if let Some(watch) = watch {
+            ffi::unwatch(fd, watch);
         }
         let closes = twin::closes_on_exec(socket);
         twin::set_close_on_exec(&aside, closes);
         let inode = twin::inode(&end);
         if twin::put_at(&end, fd, closes).is_err() {
             return;
+        }
+        if let Some(watch) = watch {
+            ffi::watch(fd, watch);
         }
         let number = aside.into_raw_fd();
         let place = listener.map_or(0, |at| at as u32 + 1);

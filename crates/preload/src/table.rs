@@ -32,8 +32,10 @@ pub(crate) enum Kind {
 
 /// There is another copy of the descriptor in this process.
 pub(crate) const COPIED: u8 = 1;
-/// It is registered in an epoll instance.
+/// It was registered with epoll before it was connected.
 pub(crate) const WATCHED: u8 = 2;
+/// One of these registrations is not remembered.
+pub(crate) const UNKNOWN_WATCH: u8 = 64;
 /// It has an option that a UNIX stream cannot provide.
 pub(crate) const SPECIAL: u8 = 4;
 /// The program has shut down sending.

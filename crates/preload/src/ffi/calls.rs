@@ -8,7 +8,8 @@ use libc::{sockaddr, socklen_t};
 
 use super::system::{borrow, give_address, internet_address};
 use super::{options, real};
-use crate::table::{self, ACCEPTED, ENDED, Entry, Kind, WATCHED};
+use crate::table::{self, ACCEPTED, ENDED, Entry, Kind, UNKNOWN_WATCH, WATCHED};
+use crate::watch::{self, Watch};
 use crate::{moving, process};
 
 /// The entry of a moved descriptor, if its number still is that descriptor: a program may have closed it by a raw system call,
@@ -190,11 +191,24 @@ unsafe extern "C-unwind" fn epoll_ctl(
     fd: c_int,
     event: *mut libc::epoll_event,
 ) -> c_int {
-    if operation == libc::EPOLL_CTL_ADD && table::get(fd).kind() == Kind::Fresh {
-        table::mark(fd, WATCHED);
-    }
     // SAFETY: guaranteed by the caller.
-    unsafe { real::epoll_ctl(epoll, operation, fd, event) }
+    let outcome = unsafe { real::epoll_ctl(epoll, operation, fd, event) };
+    if outcome == 0 && table::get(fd).kind() == Kind::Fresh && process::owns_memory() {
+        let watch = || {
+            // SAFETY: the call has read the structure.
+            let event = unsafe { event.read_unaligned() };
+            Watch { epoll, events: event.events, data: event.u64 }
+        };
+        match operation {
+            libc::EPOLL_CTL_ADD => {
+                let known = watch::add(fd, watch());
+                table::mark(fd, if known { WATCHED } else { WATCHED | UNKNOWN_WATCH });
+            }
+            libc::EPOLL_CTL_MOD => watch::change(fd, watch()),
+            _ => watch::forget(fd),
+        }
+    }
+    outcome
 }
 
 /// Calls on a moved descriptor that its TCP connection answers: the aside, or, if this process has none, a TCP socket that is

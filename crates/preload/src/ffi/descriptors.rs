@@ -8,8 +8,8 @@ use libc::FILE;
 
 use super::{borrow, close_really, real, without_signals};
 use crate::process::owns_memory;
-use crate::table::{self, COPIED, Entry, Kind};
-use crate::{moving, process, rendezvous};
+use crate::table::{self, COPIED, Entry, Kind, WATCHED};
+use crate::{moving, process, rendezvous, watch};
 
 /// Forgets a descriptor that is about to be closed, and closes its aside unless another descriptor stands for it, too. A child
 /// of vfork only closes.
@@ -20,6 +20,9 @@ fn forget(fd: c_int) {
         // At worst, a child of vfork prevents that its parent's socket is moved.
         Kind::Fresh | Kind::OtherListener => {
             table::replace(fd, entry, Entry::OTHER);
+            if entry.has(WATCHED) && owns_memory() {
+                watch::forget(fd);
+            }
             return;
         }
         _ if !owns_memory() => return,

@@ -10,7 +10,7 @@ mod receiving;
 mod sending;
 mod system;
 
-pub(crate) use system::{borrow, close_really, open_descriptors, without_signals};
+pub(crate) use system::{borrow, close_really, open_descriptors, unwatch, watch, without_signals};
 
 /// Runs when the library is loaded, before the program starts.
 extern "C" fn start() {

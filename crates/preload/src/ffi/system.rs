@@ -9,6 +9,7 @@ use crossway_sys::real::{errno, set_errno};
 use libc::{sockaddr, socklen_t};
 
 use super::real;
+use crate::watch::Watch;
 
 /// Borrows a descriptor for a call; `None` if it is negative.
 pub(crate) fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
@@ -29,6 +30,21 @@ pub(crate) fn close_really(fd: c_int) {
 pub(crate) fn open_descriptors() -> Vec<c_int> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Registers a descriptor with an epoll instance. An instance that is gone needs no registration.
+pub(crate) fn watch(fd: c_int, watch: Watch) {
+    let mut event = libc::epoll_event { events: watch.events, u64: watch.data };
+    // SAFETY: one structure, which outlives the call.
+    unsafe { real::epoll_ctl(watch.epoll, libc::EPOLL_CTL_ADD, fd, &mut event) };
+}
+
+/// Removes the registration of a descriptor.
+pub(crate) fn unwatch(fd: c_int, watch: Watch) {
+    // SAFETY: integers; the kernel ignores the pointer.
+    unsafe {
+        real::epoll_ctl(watch.epoll, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut());
+    }
 }
 
 /// Runs a function with all signals blocked, so that no signal handler interrupts the function.

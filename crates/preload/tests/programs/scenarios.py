@@ -433,11 +433,15 @@ def connect(address, style):
         sock.connect(address)
     else:
         sock.setblocking(False)
+        # As nginx does: registered before it is connected.
+        edge = select.epoll()
+        edge.register(sock, select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET)
         outcome = sock.connect_ex(address)
         assert outcome in (0, errno.EINPROGRESS), outcome
-        poll = select.poll()
-        poll.register(sock, select.POLLOUT)
-        assert poll.poll(60_000)[0][1] == select.POLLOUT
+        while not (event := edge.poll(60)[0][1]) & select.EPOLLOUT:
+            pass
+        assert event & ~select.EPOLLIN == select.EPOLLOUT, event
+        edge.close()
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
         sock.setblocking(True)
     return sock
