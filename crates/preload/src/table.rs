@@ -40,8 +40,8 @@ pub(crate) const UNKNOWN_WATCH: u8 = 64;
 pub(crate) const SPECIAL: u8 = 4;
 /// The program has shut down sending.
 pub(crate) const ENDED: u8 = 8;
-/// A write after the peer's end has been accepted, as TCP accepts the first one.
-pub(crate) const PARDONED: u8 = 16;
+/// TCP would have been reset: a write after the peer's end was accepted, as TCP accepts the first one, or the reset was reported.
+pub(crate) const RESET: u8 = 16;
 /// It is the end of the connection that was accepted.
 pub(crate) const ACCEPTED: u8 = 32;
 

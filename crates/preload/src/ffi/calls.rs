@@ -8,7 +8,7 @@ use libc::{sockaddr, socklen_t};
 
 use super::system::{borrow, give_address, internet_address};
 use super::{options, real};
-use crate::table::{self, ACCEPTED, ENDED, Entry, Kind, UNKNOWN_WATCH, WATCHED};
+use crate::table::{self, ACCEPTED, ENDED, Entry, Kind, RESET, UNKNOWN_WATCH, WATCHED};
 use crate::watch::{self, Watch};
 use crate::{moving, process};
 
@@ -146,6 +146,10 @@ macro_rules! names {
                 len: *mut socklen_t,
             ) -> c_int {
                 let entry = moved(fd);
+                if $is_peer && entry.is_some_and(|entry| entry.has(RESET)) {
+                    set_errno(libc::ENOTCONN);
+                    return -1;
+                }
                 let aside = entry.and_then(Entry::aside);
                 if entry.is_some() && aside.is_none() {
                     // SAFETY: guaranteed by the caller.
@@ -171,6 +175,10 @@ unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
         // SAFETY: integers.
         return unsafe { real::shutdown(fd, how) };
     };
+    if entry.has(RESET) {
+        set_errno(libc::ENOTCONN);
+        return -1;
+    }
     if matches!(how, libc::SHUT_WR | libc::SHUT_RDWR) {
         table::mark(fd, ENDED);
     }

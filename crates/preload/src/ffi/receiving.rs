@@ -3,18 +3,19 @@
 
 use std::ffi::{c_int, c_void};
 
-use crossway_sys::real::set_errno;
+use crossway_sys::real::{errno, set_errno};
 use crossway_sys::socket::twin;
 use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::{borrow, real};
 use crate::moving;
-use crate::table::{self, Entry};
+use crate::table::{self, Entry, RESET};
 
 /// The result of a receive on a moved descriptor: where a stream ends, TCP may have a reset (SO_LINGER).
 #[cold]
-fn at_end(entry: Entry) -> ssize_t {
+fn at_end(fd: c_int, entry: Entry) -> ssize_t {
     if entry.aside().and_then(borrow).is_some_and(twin::was_reset) {
+        table::mark(fd, RESET);
         set_errno(libc::ECONNRESET);
         return -1;
     }
@@ -24,7 +25,11 @@ fn at_end(entry: Entry) -> ssize_t {
 #[inline]
 fn received(fd: c_int, wanted: size_t, outcome: ssize_t) -> ssize_t {
     match table::moved(fd) {
-        Some(entry) if outcome == 0 && wanted > 0 => at_end(entry),
+        Some(entry) if outcome == 0 && wanted > 0 => at_end(fd, entry),
+        Some(_) if outcome < 0 && errno() == libc::ECONNRESET => {
+            table::mark(fd, RESET);
+            outcome
+        }
         _ => outcome,
     }
 }
@@ -41,7 +46,7 @@ macro_rules! receives {
             ) -> ssize_t {
                 // SAFETY: guaranteed by the caller.
                 let outcome = unsafe { real::$name(fd, bytes, len, $($arg),*) };
-                if outcome == 0 { received(fd, len, outcome) } else { outcome }
+                if outcome <= 0 { received(fd, len, outcome) } else { outcome }
             }
         )*
     };
@@ -56,7 +61,7 @@ receives! {
 unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: guaranteed by the caller.
     let outcome = unsafe { real::readv(fd, parts, count) };
-    if outcome == 0 { received(fd, 1, outcome) } else { outcome }
+    if outcome <= 0 { received(fd, 1, outcome) } else { outcome }
 }
 
 /// Flags of which UNIX streams make something else than TCP does.
@@ -85,7 +90,7 @@ unsafe fn receive_different(
     let (to, flags) = (discarded.as_mut_ptr().cast(), flags & !libc::MSG_TRUNC);
     // SAFETY: the buffer has that room.
     let outcome = unsafe { real::recv(fd, to, len, flags) };
-    if outcome == 0 && len > 0 { at_end(entry) } else { outcome }
+    if outcome == 0 && len > 0 { at_end(fd, entry) } else { outcome }
 }
 
 #[unsafe(no_mangle)]
@@ -103,7 +108,7 @@ unsafe extern "C-unwind" fn recv(
     }
     // SAFETY: guaranteed by the caller.
     let outcome = unsafe { real::recv(fd, bytes, len, flags) };
-    if outcome == 0 { received(fd, len, outcome) } else { outcome }
+    if outcome <= 0 { received(fd, len, outcome) } else { outcome }
 }
 
 #[unsafe(no_mangle)]
@@ -220,12 +225,12 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
             real::recvmsg(fd, &mut plain, flags)
         };
         if outcome < 0 {
-            return outcome;
+            return received(fd, 1, outcome);
         }
         (*message).msg_namelen = 0;
         (*message).msg_controllen = plain.msg_controllen;
         (*message).msg_flags = plain.msg_flags;
         let wanted = plain.msg_iov.as_ref().map_or(0, |part| part.iov_len);
-        if outcome == 0 && wanted > 0 { at_end(entry) } else { outcome }
+        if outcome == 0 && wanted > 0 { at_end(fd, entry) } else { outcome }
     }
 }

@@ -9,7 +9,7 @@ use crossway_sys::socket::twin;
 use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::{borrow, real};
-use crate::table::{self, ENDED, Entry, PARDONED};
+use crate::table::{self, ENDED, Entry, RESET};
 
 /// What a failed send on a moved descriptor becomes.
 enum Verdict {
@@ -31,7 +31,7 @@ fn judge(fd: c_int, entry: Entry) -> Verdict {
     }
     // The peer has closed without reading everything: TCP reports the reset once, without a signal.
     if twin::pending_error(socket) == Some(Errno::CONNRESET) {
-        table::mark(fd, PARDONED);
+        table::mark(fd, RESET);
         set_errno(libc::ECONNRESET);
         return Verdict::Failed;
     }
@@ -39,13 +39,13 @@ fn judge(fd: c_int, entry: Entry) -> Verdict {
     // SAFETY: one structure, which outlives the call.
     unsafe { libc::poll(&mut wanted, 1, 0) };
     let has_closed = wanted.revents & libc::POLLHUP as c_short != 0;
-    if has_closed && entry.has(PARDONED) {
+    if has_closed && entry.has(RESET) {
         set_errno(libc::EPIPE);
         return Verdict::Signalled;
     }
     // A peer that has only shut down receiving is sent to for ever.
     if has_closed {
-        table::mark(fd, PARDONED);
+        table::mark(fd, RESET);
     }
     Verdict::Accepted
 }

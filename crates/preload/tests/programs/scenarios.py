@@ -133,6 +133,7 @@ def end_with_everything_read(listener, conn, peer, end, steps):
         yield conn.recv(100), conn.recv(100), conn.recv(100)
         yield attempt(conn.send, b"one")
         time.sleep(0.1)
+        yield attempt(conn.shutdown, socket.SHUT_RD), attempt(conn.getpeername)
         yield attempt(conn.send, b"two")
         yield attempt(conn.recv, 10)
 
@@ -144,7 +145,7 @@ def end_with_unread_data(listener, conn, peer, end, steps):
         steps.tell(end)
         steps.wait(end)
         time.sleep(0.05)
-        yield attempt(conn.recv, 100), attempt(conn.recv, 100)
+        yield attempt(conn.recv, 100), attempt(conn.recv, 100), attempt(conn.shutdown, socket.SHUT_WR), attempt(conn.getpeername)
     else:
         steps.wait(end)
         conn.sendall(b"")
@@ -159,7 +160,7 @@ def reset_seen_by_a_sender(listener, conn, peer, end, steps):
         steps.tell(end)
         steps.wait(end)
         time.sleep(0.05)
-        yield attempt(conn.send, b"one"), attempt(conn.send, b"two")
+        yield attempt(conn.send, b"one"), attempt(conn.send, b"two"), attempt(conn.getpeername), attempt(conn.shutdown, socket.SHUT_WR)
     else:
         steps.wait(end)
         conn.close()
@@ -175,7 +176,7 @@ def reset_by_linger(listener, conn, peer, end, steps):
     else:
         steps.wait(end)
         time.sleep(0.05)
-        yield attempt(conn.recv, 10), attempt(conn.recv, 10)
+        yield attempt(conn.recv, 10), attempt(conn.recv, 10), attempt(conn.getpeername), attempt(conn.shutdown, socket.SHUT_RDWR)
 
 
 @scenario
