@@ -174,6 +174,10 @@ def table(results, skipped):
             lines.append(f"\nChanged: `{test}` ({plain}) in {times} of {runs} runs.")
     for name, why in skipped:
         lines.append(f"\nNot run: {name}: {why}.")
+    lines += ["\n<details><summary>Each suite</summary>\n", "| suite | tests | run and passed | flaky by themselves | changed verdicts |", "|---|---|---|---|---|"]
+    for r in results:
+        lines.append(f"| {r['suite']} | {r['tests']} | {r['passed']} | {len(r['flaky'])} | {len(r['changed'])} |")
+    lines.append("\n</details>")
     return "\n".join(lines)
 
 
