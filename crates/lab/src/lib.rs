@@ -14,6 +14,7 @@ pub mod channel_profile;
 pub mod contender;
 pub mod control;
 pub mod doctor;
+mod ends;
 pub mod env;
 pub mod estimate;
 pub mod examination;

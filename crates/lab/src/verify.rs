@@ -1,8 +1,7 @@
 //! Verification before any measurement: each direction of a channel that the workload uses carries random content of
 //! various sizes, which is compared byte by byte and by CRC-32. A case that fails is not measured.
 
-use crossway_mech::{Mechanism, Rx, Tx};
-
+use crate::ends::Ends;
 use crate::payload::next_random;
 use crate::role_context::{RoleContext, RoleError};
 use crossway_records::inputs::Inputs;
@@ -12,8 +11,9 @@ const LEAST_MESSAGES: usize = 8;
 const ABOUT_BYTES: usize = 2 << 20;
 
 /// Sends or receives the agreed messages on one channel. Returns their number and the CRC-32 over their CRC-32 values.
-pub(crate) fn run<M: Mechanism>(
-    context: &mut RoleContext<M>,
+pub(crate) fn run(
+    ends: &mut dyn Ends,
+    context: &RoleContext,
     channel: u16,
     sends: bool,
     sender: u16,
@@ -22,9 +22,8 @@ pub(crate) fn run<M: Mechanism>(
     let seed = seed_of(&context.task.inputs, sender);
     let acknowledged = context.lossy();
     let in_place = context.in_place();
-    let (tx, rx) = context
-        .channels
-        .get_mut(usize::from(channel))
+    let (tx, rx) = ends
+        .halves(usize::from(channel))
         .ok_or_else(|| RoleError::Wrong(format!("there is no channel {channel} to verify")))?;
     let mut chain = crc32fast::Hasher::new();
     let mut scratch = vec![0; size.max(1)];
@@ -35,7 +34,7 @@ pub(crate) fn run<M: Mechanism>(
         chain.update(&crc32fast::hash(&content).to_be_bytes());
         if sends {
             if in_place {
-                tx.send_in_place(len, &mut scratch, None, |m| m.copy_from_slice(&content))?;
+                tx.send_in_place(len, &mut scratch, &mut |m| m.copy_from_slice(&content))?;
             } else {
                 tx.send(&content, None)?;
             }
@@ -45,7 +44,11 @@ pub(crate) fn run<M: Mechanism>(
             }
             continue;
         }
-        rx.recv_in_place(&mut scratch[..len], None, |got| compare(number, got, &content))??;
+        let mut compared = Ok(());
+        rx.recv_in_place(&mut scratch[..len], &mut |got| {
+            compared = compare(number, got, &content);
+        })?;
+        compared?;
         if acknowledged {
             tx.send(&ack, None)?;
             tx.flush()?;

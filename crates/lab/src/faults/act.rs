@@ -5,12 +5,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use crossway_mech::{Boundaries, Mechanism, RecvError, Rx, SendError, Tx};
+use crossway_mech::{Boundaries, RecvError, SendError};
 use crossway_sys::clock::monotonic_ns;
 use crossway_sys::{OsError, shm};
 
 use super::message::{self, Sorter};
 use crate::control::{Act, ActResult, ReportedError};
+use crate::ends::{AnyRx, AnyTx, Ends};
 use crate::role_context::{RoleContext, RoleError};
 
 /// A channel that accepts this many messages without becoming full is considered never to become full.
@@ -75,9 +76,9 @@ impl Progress {
 }
 
 /// A role that performs an act: its channel, its progress, and the result so far.
-struct Actor<'a, M: Mechanism> {
-    tx: &'a mut M::Tx,
-    rx: &'a mut M::Rx,
+struct Actor<'a> {
+    tx: &'a mut dyn AnyTx,
+    rx: &'a mut dyn AnyRx,
     size: usize,
     file: File,
     progress: Progress,
@@ -85,8 +86,9 @@ struct Actor<'a, M: Mechanism> {
 }
 
 /// Performs an act on the role's first channel.
-pub(crate) fn perform<M: Mechanism>(
-    context: &mut RoleContext<M>,
+pub(crate) fn perform(
+    ends: &mut dyn Ends,
+    context: &RoleContext,
     act: Act,
     fds: Vec<OwnedFd>,
 ) -> Result<ActResult, RoleError> {
@@ -95,12 +97,12 @@ pub(crate) fn perform<M: Mechanism>(
     })?;
     let size = context.task.inputs.size_bytes as usize;
     let streams = context.caps.boundaries == Boundaries::Stream;
-    let (tx, rx) = context.channels.first_mut().ok_or_else(|| {
+    let (tx, rx) = ends.halves(0).ok_or_else(|| {
         RoleError::Wrong("the order to act came before a channel was open".into())
     })?;
     let file = File::from(file);
     let progress = Progress::default();
-    let mut actor = Actor::<M> { tx, rx, size, file, progress, seen: ActResult::default() };
+    let mut actor = Actor { tx, rx, size, file, progress, seen: ActResult::default() };
     actor.phase(phase::BEGUN);
     match act {
         Act::Send { messages, gap_us } => actor.send(messages, gap_us),
@@ -131,7 +133,7 @@ pub(crate) fn perform<M: Mechanism>(
     Ok(actor.seen)
 }
 
-impl<M: Mechanism> Actor<'_, M> {
+impl Actor<'_> {
     fn phase(&mut self, phase: u64) {
         self.progress.phase = phase;
         self.progress.write(&self.file);
@@ -243,7 +245,7 @@ impl<M: Mechanism> Actor<'_, M> {
     fn hold_writing(&mut self) {
         let mut scratch = vec![0; self.size];
         let (size, file, mut progress) = (self.size, &self.file, self.progress);
-        let _ = self.tx.send_in_place(size, &mut scratch, None, |room| {
+        let _ = self.tx.send_in_place(size, &mut scratch, &mut |room| {
             message::fill(room, 0);
             progress.phase = phase::REACHED;
             progress.write(file);
@@ -255,7 +257,7 @@ impl<M: Mechanism> Actor<'_, M> {
         let mut scratch = vec![0; self.size];
         let (file, mut progress) = (&self.file, self.progress);
         let begin = monotonic_ns();
-        let held: Result<(), _> = self.rx.recv_in_place(&mut scratch, None, |_| {
+        let held = self.rx.recv_in_place(&mut scratch, &mut |_| {
             progress.phase = phase::REACHED;
             progress.write(file);
             park_for_ever()

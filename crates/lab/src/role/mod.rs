@@ -12,7 +12,8 @@ use crossway_sys::{affinity, lease, proc};
 use crate::control::{
     Answer, ControlError, Order, Task, Window, Wire, offers_from_text, offers_to_text,
 };
-use crate::role_context::{RoleContext, RoleError};
+use crate::ends::{Ends, EndsOf};
+use crate::role_context::{OPEN_TIMEOUT, RoleContext, RoleError};
 use crate::{faults, meters, verify, workload};
 
 /// The entry point of the hidden subcommand: executes orders from standard input, up to the order to close.
@@ -70,13 +71,13 @@ impl Visitor for Life<'_> {
     type Out = Result<(), RoleError>;
 
     fn visit<M: Mechanism>(self) -> Self::Out {
-        live::<M>(self.task, self.wire)
+        live(Box::new(EndsOf::<M>::new()), self.task, self.wire)
     }
 }
 
-/// Executes orders with mechanism `M`. Visible in the crate so that tests can run it with a mechanism of their own.
-pub(crate) fn live<M: Mechanism>(task: Task, wire: &mut Wire) -> Result<(), RoleError> {
-    let (mut context, offers, warnings) = RoleContext::<M>::set(task)?;
+/// Executes orders. Visible in the crate so that tests can run it with a mechanism of their own.
+pub(crate) fn live(mut ends: Box<dyn Ends>, task: Task, wire: &mut Wire) -> Result<(), RoleError> {
+    let (mut context, offers, warnings) = RoleContext::set(task, &mut *ends)?;
     let (offers, fds) = offers_to_text(offers);
     let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     wire.say(&Answer::Offers { offers, warnings }, &borrowed)?;
@@ -88,15 +89,15 @@ pub(crate) fn live<M: Mechanism>(task: Task, wire: &mut Wire) -> Result<(), Role
         let answer = match order {
             Order::Begin { .. } => return Err(RoleError::Wrong("a second task".to_owned())),
             Order::Connect { offers } => {
-                context.connect(offers_from_text(offers, fds)?)?;
-                Answer::Opened { facts: context.facts() }
+                context.connect(&mut *ends, offers_from_text(offers, fds)?)?;
+                Answer::Opened { facts: context.facts(&*ends) }
             }
             Order::Accept => {
-                context.accept()?;
-                Answer::Opened { facts: context.facts() }
+                ends.accept(OPEN_TIMEOUT)?;
+                Answer::Opened { facts: context.facts(&*ends) }
             }
             Order::Verify { channel, sends, sender } => {
-                let (messages, crc) = verify::run(&mut context, channel, sends, sender)?;
+                let (messages, crc) = verify::run(&mut *ends, &context, channel, sends, sender)?;
                 Answer::Verified { messages, crc }
             }
             Order::Prepare { window: next } => {
@@ -108,18 +109,19 @@ pub(crate) fn live<M: Mechanism>(task: Task, wire: &mut Wire) -> Result<(), Role
                 let window: Window = window.take().ok_or_else(|| {
                     RoleError::Wrong("the order 'go' came before 'prepare'".into())
                 })?;
-                let mut outcome = workload::run(&mut context, &window, at_ns, wire.fd())?;
-                outcome.facts = context.facts();
+                let mut outcome =
+                    workload::run(&mut *ends, &mut context, &window, at_ns, wire.fd())?;
+                outcome.facts = context.facts(&*ends);
                 Answer::Done { outcome: Box::new(outcome) }
             }
             // The window ended because of this order, or on its own right before.
             Order::Stop => continue,
             Order::Act { act } => {
-                let seen = faults::perform(&mut context, act, fds)?;
+                let seen = faults::perform(&mut *ends, &context, act, fds)?;
                 Answer::Acted { seen: Box::new(seen) }
             }
             Order::Close => {
-                drop(context);
+                drop(ends);
                 wire.say(&Answer::Closed, &[])?;
                 return Ok(());
             }

@@ -133,7 +133,7 @@ impl Actor {
     fn start<M: Mechanism>(part: Part) -> Actor {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut wire = Wire::socket(theirs.into()).unwrap();
-        let life = thread::spawn(move || live::<M>(task(part), &mut wire));
+        let life = thread::spawn(move || live(Box::new(EndsOf::<M>::new()), task(part), &mut wire));
         Actor { wire: Wire::socket(ours.into()).unwrap(), life }
     }
 

@@ -1,4 +1,4 @@
-//! The state of a role while it works: its ends, its messages, its counters.
+//! The state of a role while it works, apart from its ends: its messages, its counters.
 
 mod error;
 mod samples;
@@ -6,22 +6,21 @@ mod samples;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use crossway_mech::{
-    Access, Boundaries, Caps, Facts, Listener, Mechanism, Offer, Reliability, Rx, Spec, Tx, Wait,
-};
-use crossway_sys::clock::{Ticker, instant_at, monotonic_ns};
+use crossway_mech::{Access, Boundaries, Caps, Facts, Offer, Reliability, Spec, Wait};
+use crossway_sys::clock::Ticker;
 use crossway_sys::{clock, proc};
 
 pub(crate) use error::RoleError;
 pub(crate) use samples::{Distribution, Samples};
 
 use crate::control::{Part, Task, Window};
+use crate::ends::Ends;
 use crate::line_buffer::LineBuffer;
 use crate::payload::{Checker, Source};
 use crossway_records::inputs::Workload;
 
 /// Time limit for the ends to connect.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Duration of calibration on a host other than the controller's.
 const CALIBRATION: Duration = Duration::from_millis(50);
@@ -29,15 +28,13 @@ const CALIBRATION: Duration = Duration::from_millis(50);
 /// Extra room in the scratch buffer for end marks, which are longer than very small messages.
 pub(crate) const MARK_BYTES: usize = 16;
 
-pub(crate) struct RoleContext<M: Mechanism> {
+pub(crate) struct RoleContext {
     pub(crate) task: Task,
     pub(crate) spec: Spec,
     pub(crate) caps: Caps,
     pub(crate) ticker: Ticker,
-    pub(crate) listeners: Vec<M::Listener>,
     /// The offers to which this role connected, without descriptors, for workloads that reconnect.
     pub(crate) offers: Vec<Offer>,
-    pub(crate) channels: Vec<(M::Tx, M::Rx)>,
     pub(crate) source: Source,
     /// The next sequence number of each channel, if one sender feeds several.
     pub(crate) sequences: Vec<u64>,
@@ -47,10 +44,14 @@ pub(crate) struct RoleContext<M: Mechanism> {
     pub(crate) samples: Samples,
 }
 
-impl<M: Mechanism> RoleContext<M> {
+impl RoleContext {
     /// Creates the listeners and everything else that does not depend on the peers. Returns it with the listeners'
     /// offers and with warnings.
-    pub(crate) fn set(task: Task) -> Result<(Self, Vec<Offer>, Vec<String>), RoleError> {
+    pub(crate) fn set(
+        task: Task,
+        ends: &mut dyn Ends,
+    ) -> Result<(Self, Vec<Offer>, Vec<String>), RoleError> {
+        let caps = ends.caps();
         let mut warnings = Vec::new();
         if let Err(e) = proc::lock_memory() {
             warnings.push(format!(
@@ -66,19 +67,14 @@ impl<M: Mechanism> RoleContext<M> {
                 ));
             }
         }
-        let spec = spec_of(&task, M::caps().max_message);
+        let spec = spec_of(&task, caps.max_message);
         let (sent, received) = (sent_bytes(&task), received_bytes(&task));
-        let mut listeners = Vec::new();
-        let mut offers = Vec::new();
-        for _ in 0..task.listeners {
-            let (listener, offer) = M::listen(&spec)?;
-            listeners.push(listener);
-            offers.push(offer);
-        }
+        let offers =
+            (0..task.listeners).map(|_| ends.listen(&spec)).collect::<Result<Vec<_>, _>>()?;
         let working_set = task.working_set_bytes as usize;
         let seed = task.inputs.seed;
         let context = RoleContext {
-            caps: M::caps(),
+            caps,
             ticker: task.ticker.unwrap_or_else(|| Ticker::calibrate(CALIBRATION)),
             source: match task.inputs.workload {
                 Workload::FanOut { .. } => {
@@ -95,40 +91,30 @@ impl<M: Mechanism> RoleContext<M> {
             scratch: LineBuffer::new(sent.max(received).max(MARK_BYTES), 1),
             samples: Samples::default(),
             sequences: Vec::new(),
-            channels: Vec::new(),
             offers: Vec::new(),
             spec,
-            listeners,
             task,
         };
         Ok((context, offers, warnings))
     }
 
-    pub(crate) fn connect(&mut self, offers: Vec<Offer>) -> Result<(), RoleError> {
+    pub(crate) fn connect(
+        &mut self,
+        ends: &mut dyn Ends,
+        offers: Vec<Offer>,
+    ) -> Result<(), RoleError> {
         for mut offer in offers {
             let words = offer.words.clone();
-            self.channels.push(M::connect(&self.spec, &mut offer)?);
+            ends.connect(&self.spec, &mut offer)?;
             self.offers.push(Offer { words, fds: Vec::new() });
-        }
-        Ok(())
-    }
-
-    pub(crate) fn accept(&mut self) -> Result<(), RoleError> {
-        for listener in &mut self.listeners {
-            let until = instant_at(monotonic_ns() + OPEN_TIMEOUT.as_nanos() as u64);
-            self.channels.push(listener.accept(Some(until))?);
         }
         Ok(())
     }
 
     /// Values that the system reports about the first channel, the size of the working set, and the timer slack of a
     /// role that sends at fixed times.
-    pub(crate) fn facts(&self) -> Facts {
-        let mut facts = Facts::new();
-        if let Some((tx, rx)) = self.channels.first() {
-            facts.extend(rx.facts());
-            facts.extend(tx.facts());
-        }
+    pub(crate) fn facts(&self, ends: &dyn Ends) -> Facts {
+        let mut facts = ends.facts();
         if self.task.part != Part::Receiver {
             let bytes = self.source.working_set_bytes() as i64;
             facts.insert("payload_working_set_bytes".to_owned(), bytes);

@@ -1,12 +1,14 @@
 //! Latencies of messages that are sent at a fixed rate, and whether they grow in the course of a window.
 
+use crossway_sys::clock::monotonic_ns;
+
 use super::paced::Pace;
 use crate::control::Outcome;
 use crate::role_context::Distribution;
 use crossway_records::inputs::Span;
 
 /// Latencies of a paced stream, counted from the send times.
-pub(super) struct Latencies<'a> {
+pub(crate) struct Latencies<'a> {
     pace: &'a Pace,
     all: Distribution,
     growth: Growth,
@@ -25,11 +27,53 @@ impl<'a> Latencies<'a> {
         self.growth.add(burst as f64, now_ns as i64 - instant_ns as i64);
     }
 
+    /// The schedule from which the latencies count.
+    pub(super) fn pace(&self) -> &'a Pace {
+        self.pace
+    }
+
     /// Enters the latencies as those of `span`.
     pub(super) fn enter(self, span: Span, outcome: &mut Outcome) {
         let period_ns = self.pace.period_ns() as f64;
         outcome.latency_growth = self.growth.slope().map(|ns| ns / period_ns);
         outcome.histograms.push((span, self.all.encode()));
+    }
+}
+
+/// The messages of a paced stream as they arrive.
+pub(crate) struct Arrivals<'a> {
+    latencies: Latencies<'a>,
+    /// Position of the receiver's checker before the first message.
+    before: u64,
+    first_ns: Option<u64>,
+    last_ns: u64,
+}
+
+impl<'a> Arrivals<'a> {
+    pub(super) fn new(pace: &'a Pace, before: u64) -> Arrivals<'a> {
+        Arrivals {
+            latencies: Latencies::new(pace),
+            before,
+            first_ns: None,
+            last_ns: monotonic_ns(),
+        }
+    }
+
+    /// Notes that the message at this position of the checker has arrived now.
+    #[inline]
+    pub(super) fn note(&mut self, position: u64) {
+        self.last_ns = monotonic_ns();
+        self.first_ns.get_or_insert(self.last_ns);
+        let burst = self.latencies.pace.burst_of(position - self.before);
+        self.latencies.add(burst, self.last_ns);
+    }
+
+    /// Enters the latencies and the times of the first and last message.
+    pub(super) fn enter(self, outcome: &mut Outcome) {
+        outcome.first_receipt_ns = self.first_ns;
+        // Excludes the wait for the end of the last period.
+        outcome.end_ns = self.last_ns;
+        self.latencies.enter(Span::OneWay, outcome);
     }
 }
 

@@ -1,22 +1,29 @@
-//! The workloads, one file each, generic over the mechanism so that no timed loop contains a virtual call.
+//! The workloads, one file each. The loop of each is generic over the halves of a channel, so that no timed loop
+//! contains a virtual call; the loops are called through [`Ends`], and all around them exists once.
 
-mod exchange;
+pub(crate) mod exchange;
 mod latencies;
-mod open_ended;
-mod paced;
-mod ping_pong;
-mod requests;
-mod shared;
-mod throughput;
+pub(crate) mod open_ended;
+pub(crate) mod paced;
+pub(crate) mod ping_pong;
+pub(crate) mod requests;
+pub(crate) mod shared;
+pub(crate) mod throughput;
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-use crossway_mech::{Mechanism, RecvError, Rx, SendError, Tx};
+use crossway_mech::{RecvError, Rx, SendError, Tx};
 use crossway_sys::clock::monotonic_ns;
 use crossway_sys::{OsError, poll};
 
+pub(crate) use latencies::{Arrivals, Latencies};
+pub(crate) use open_ended::Stop;
+pub(crate) use paced::{Pace, Punctuality};
+pub(crate) use throughput::Receipts;
+
 use crate::control::{Outcome, Part, Window};
+use crate::ends::Ends;
 use crate::meters::RoleMeter;
 use crate::payload::{Checker, Seen, Source, write_in_place};
 use crate::role_context::{RoleContext, RoleError};
@@ -24,40 +31,41 @@ use crossway_records::inputs::Workload;
 
 /// Runs this role's part of one window. What the controller orders during the window, on its connection `line`, ends an
 /// open-ended window, and the end marks of a sender whose messages may be lost.
-pub(crate) fn run<M: Mechanism>(
-    context: &mut RoleContext<M>,
+pub(crate) fn run(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
     window: &Window,
     at_ns: u64,
     line: BorrowedFd<'_>,
 ) -> Result<Outcome, RoleError> {
     use Part::{Client, Receiver, Sender, Server};
     if window.open {
-        return open_ended::run(context, at_ns, line);
+        return open_ended::run(ends, context, at_ns, line);
     }
     match (context.task.inputs.workload, context.task.part) {
-        (Workload::Throughput, Sender) => throughput::send(context, window, line),
-        (Workload::Throughput, Receiver) => throughput::receive(context, window),
-        (Workload::PingPong, Client) => ping_pong::ask(context, window),
+        (Workload::Throughput, Sender) => throughput::send(ends, context, window, line),
+        (Workload::Throughput, Receiver) => throughput::receive(ends, context, window),
+        (Workload::PingPong, Client) => ping_pong::ask(ends, context, window),
         (Workload::Requests { period_ns }, Client) => {
-            requests::ask(context, window, period_ns, at_ns)
+            requests::ask(ends, context, window, period_ns, at_ns)
         }
         (Workload::PingPong | Workload::Requests { .. }, Server) => {
-            ping_pong::answer(context, window)
+            ping_pong::answer(ends, context, window)
         }
         (Workload::Paced { burst_bytes, period_us }, part) => {
             let pace = paced::Pace::new(burst_bytes, period_us, context.source.size(), at_ns);
             match part {
-                Sender => paced::send(context, window, &pace, line),
-                _ => paced::receive(context, window, &pace),
+                Sender => paced::send(ends, context, window, &pace, line),
+                _ => paced::receive(ends, context, window, &pace),
             }
         }
-        (Workload::Exchange, Client) => exchange::ask(context, window),
-        (Workload::Exchange, Server) => exchange::answer(context, window),
+        (Workload::Exchange, Client) => exchange::ask(ends, context, window),
+        (Workload::Exchange, Server) => exchange::answer(ends, context, window),
         (Workload::Pairs { .. } | Workload::FanIn { .. } | Workload::FanOut { .. }, Sender) => {
-            shared::send(context, at_ns)
+            shared::send(ends, context, at_ns)
         }
         (Workload::Pairs { .. } | Workload::FanIn { .. } | Workload::FanOut { .. }, Receiver) => {
-            shared::receive(context)
+            shared::receive(ends, context)
         }
         // Every workload is named, so that the compiler reports a new one.
         (
@@ -103,12 +111,12 @@ fn enter(outcome: &mut Outcome, checkers: &[Checker], size: usize) {
 }
 
 /// How a sender passes a message to a mechanism. The way is chosen once, outside the loop.
-trait Put {
+pub(crate) trait Put {
     fn put<T: Tx>(tx: &mut T, source: &mut Source, scratch: &mut [u8]) -> Result<(), SendError>;
 }
 
 /// Copies a prepared message.
-struct ByCopy;
+pub(crate) struct ByCopy;
 
 impl Put for ByCopy {
     #[inline(always)]
@@ -118,7 +126,7 @@ impl Put for ByCopy {
 }
 
 /// Writes the message into the mechanism's own buffer.
-struct InPlace;
+pub(crate) struct InPlace;
 
 impl Put for InPlace {
     #[inline(always)]

@@ -5,38 +5,39 @@
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-use crossway_mech::{Mechanism, Tx};
+use crossway_mech::{Rx, Tx};
 use crossway_sys::clock::{Ticker, monotonic_ns};
 
-use super::latencies::Latencies;
+use super::latencies::Arrivals;
 use super::paced::{Pace, Punctuality};
 use super::{enter, metered, stop_ordered, take};
 use crate::control::{Outcome, Part};
+use crate::ends::Ends;
 use crate::payload::Seen;
 use crate::role_context::{Distribution, RoleContext, RoleError};
-use crossway_records::inputs::Span;
-use crossway_records::inputs::Workload;
+use crossway_records::inputs::{Span, Workload};
 
 /// Interval in nanoseconds at which a sender checks for the controller's order.
 const LOOK_EVERY_NS: u64 = 1_000_000;
 
 /// Runs this role's part until the connection to the controller is readable, or until the peer's end mark arrives.
-pub(super) fn run<M: Mechanism>(
-    context: &mut RoleContext<M>,
+pub(super) fn run(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
     at_ns: u64,
     line: BorrowedFd<'_>,
 ) -> Result<Outcome, RoleError> {
     let stop = Stop::new(context.ticker, line);
     match (context.task.inputs.workload, context.task.part) {
-        (Workload::Throughput, Part::Sender) => stream(context, stop),
-        (Workload::Throughput, Part::Receiver) => receive(context, None),
-        (Workload::PingPong, Part::Client) => ask(context, stop),
-        (Workload::PingPong, Part::Server) => answer(context),
+        (Workload::Throughput, Part::Sender) => stream(ends, context, stop),
+        (Workload::Throughput, Part::Receiver) => receive(ends, context, None),
+        (Workload::PingPong, Part::Client) => ask(ends, context, stop),
+        (Workload::PingPong, Part::Server) => answer(ends, context),
         (Workload::Paced { burst_bytes, period_us }, part) => {
             let pace = Pace::new(burst_bytes, period_us, context.source.size(), at_ns);
             match part {
-                Part::Sender => send_paced(context, stop, &pace),
-                _ => receive(context, Some(&pace)),
+                Part::Sender => send_paced(ends, context, stop, &pace),
+                _ => receive(ends, context, Some(&pace)),
             }
         }
         (workload, part) => Err(RoleError::Wrong(format!(
@@ -48,7 +49,7 @@ pub(super) fn run<M: Mechanism>(
 }
 
 /// Checks periodically whether the controller has ordered a stop.
-struct Stop<'a> {
+pub(crate) struct Stop<'a> {
     line: BorrowedFd<'a>,
     ticker: Ticker,
     every: u64,
@@ -81,53 +82,51 @@ impl<'a> Stop<'a> {
     }
 }
 
-fn stream<M: Mechanism>(
-    context: &mut RoleContext<M>,
-    mut stop: Stop<'_>,
+fn stream(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
+    stop: Stop<'_>,
 ) -> Result<Outcome, RoleError> {
-    let RoleContext { channels, source, .. } = context;
-    let (tx, _) = &mut channels[0];
     let mut sent = 0;
     let mut outcome = metered(|| {
-        loop {
-            tx.send(source.next_message(), None)?;
-            sent += 1;
-            if stop.asked()? {
-                break;
-            }
-        }
-        tx.send(source.end_message(), None)?;
-        Ok(tx.flush()?)
+        sent = ends.stream(context, stop)?;
+        Ok(())
     })?;
     outcome.sent = sent;
     Ok(outcome)
 }
 
-fn send_paced<M: Mechanism>(
-    context: &mut RoleContext<M>,
+/// Returns the number of messages sent, as the other loops of senders do.
+pub(crate) fn send_loop<T: Tx>(
+    tx: &mut T,
+    context: &mut RoleContext,
+    mut stop: Stop<'_>,
+) -> Result<u64, RoleError> {
+    let source = &mut context.source;
+    let mut sent = 0;
+    loop {
+        tx.send(source.next_message(), None)?;
+        sent += 1;
+        if stop.asked()? {
+            break;
+        }
+    }
+    tx.send(source.end_message(), None)?;
+    tx.flush()?;
+    Ok(sent)
+}
+
+fn send_paced(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
     stop: Stop<'_>,
     pace: &Pace,
 ) -> Result<Outcome, RoleError> {
-    let RoleContext { channels, source, .. } = context;
-    let (tx, _) = &mut channels[0];
     let mut punctuality = Punctuality::new(pace);
     let mut sent = 0;
     let mut outcome = metered(|| {
-        loop {
-            let burst = punctuality.bursts();
-            if !pace.wait_unless(burst, || stop.after(burst))? {
-                break;
-            }
-            let began = monotonic_ns();
-            for _ in 0..pace.messages_per_burst() {
-                tx.send(source.next_message(), None)?;
-                sent += 1;
-            }
-            tx.flush()?;
-            punctuality.add(pace.instant_ns(burst), began, monotonic_ns());
-        }
-        tx.send(source.end_message(), None)?;
-        Ok(tx.flush()?)
+        sent = ends.stream_paced(context, stop, pace, &mut punctuality)?;
+        Ok(())
     })?;
     outcome.sent = sent;
     // The first operation is the first burst, not the sleep before it.
@@ -136,85 +135,132 @@ fn send_paced<M: Mechanism>(
     Ok(outcome)
 }
 
+pub(crate) fn send_paced_loop<T: Tx>(
+    tx: &mut T,
+    context: &mut RoleContext,
+    stop: Stop<'_>,
+    pace: &Pace,
+    punctuality: &mut Punctuality,
+) -> Result<u64, RoleError> {
+    let source = &mut context.source;
+    let mut sent = 0;
+    loop {
+        let burst = punctuality.bursts();
+        if !pace.wait_unless(burst, || stop.after(burst))? {
+            break;
+        }
+        let began = monotonic_ns();
+        for _ in 0..pace.messages_per_burst() {
+            tx.send(source.next_message(), None)?;
+            sent += 1;
+        }
+        tx.flush()?;
+        punctuality.add(pace.instant_ns(burst), began, monotonic_ns());
+    }
+    tx.send(source.end_message(), None)?;
+    tx.flush()?;
+    Ok(sent)
+}
+
 /// Receives until the end mark; for a paced stream, records the latency of each message.
-fn receive<M: Mechanism>(
-    context: &mut RoleContext<M>,
+fn receive(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
     pace: Option<&Pace>,
 ) -> Result<Outcome, RoleError> {
-    let len = context.receive_len();
-    let size = context.source.size();
-    let RoleContext { channels, checkers, scratch, .. } = context;
-    let (_, rx) = &mut channels[0];
-    let (scratch, checker) = (&mut scratch[..len], &mut checkers[0]);
-    let first = checker.position();
-    let mut latencies = pace.map(Latencies::new);
-    let mut last_ns = monotonic_ns();
-    let mut outcome = metered(|| {
-        while take(rx, scratch, checker)? == Seen::Message {
-            if let (Some(pace), Some(latencies)) = (pace, &mut latencies) {
-                last_ns = monotonic_ns();
-                latencies.add(pace.burst_of(checker.position() - first), last_ns);
-            }
-        }
-        Ok(())
-    })?;
-    if let Some(latencies) = latencies {
-        // Excludes the wait for the end of the last period.
-        outcome.end_ns = last_ns;
-        latencies.enter(Span::OneWay, &mut outcome);
+    let mut arrivals = pace.map(|pace| Arrivals::new(pace, context.checkers[0].position()));
+    let mut outcome = metered(|| ends.receive_stream(context, arrivals.as_mut()))?;
+    if let Some(arrivals) = arrivals {
+        arrivals.enter(&mut outcome);
     }
-    enter(&mut outcome, checkers, size);
+    enter(&mut outcome, &context.checkers, context.source.size());
     Ok(outcome)
 }
 
-fn ask<M: Mechanism>(
-    context: &mut RoleContext<M>,
-    mut stop: Stop<'_>,
+pub(crate) fn receive_loop<R: Rx>(
+    rx: &mut R,
+    context: &mut RoleContext,
+    mut arrivals: Option<&mut Arrivals<'_>>,
+) -> Result<(), RoleError> {
+    let len = context.receive_len();
+    let RoleContext { checkers, scratch, .. } = context;
+    let (scratch, checker) = (&mut scratch[..len], &mut checkers[0]);
+    while take(rx, scratch, checker)? == Seen::Message {
+        if let Some(arrivals) = &mut arrivals {
+            arrivals.note(checker.position());
+        }
+    }
+    Ok(())
+}
+
+fn ask(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
+    stop: Stop<'_>,
 ) -> Result<Outcome, RoleError> {
-    let (len, size) = (context.receive_len(), context.source.size());
-    let RoleContext { channels, source, scratch, checkers, ticker, .. } = context;
-    let (tx, rx) = &mut channels[0];
-    let checker = &mut checkers[0];
     let mut times = Distribution::new();
     let mut sent = 0;
     let mut outcome = metered(|| {
-        let mut last = ticker.now();
-        loop {
-            tx.send(source.next_message(), None)?;
-            tx.flush()?;
-            take(rx, &mut scratch[..len], checker)?;
-            sent += 1;
-            let now = ticker.now();
-            times.record(ticker.ns(now.wrapping_sub(last)));
-            last = now;
-            if stop.asked()? {
-                break;
-            }
-        }
-        tx.send(source.end_message(), None)?;
-        Ok(tx.flush()?)
+        sent = ends.ask_until(context, stop, &mut times)?;
+        Ok(())
     })?;
     outcome.sent = sent;
-    enter(&mut outcome, checkers, size);
+    enter(&mut outcome, &context.checkers, context.source.size());
     outcome.histograms.push((Span::RoundTrip, times.encode()));
     Ok(outcome)
 }
 
-fn answer<M: Mechanism>(context: &mut RoleContext<M>) -> Result<Outcome, RoleError> {
-    let (len, size) = (context.receive_len(), context.source.size());
-    let RoleContext { channels, source, scratch, checkers, .. } = context;
-    let (tx, rx) = &mut channels[0];
+pub(crate) fn ask_loop<T: Tx, R: Rx>(
+    (tx, rx): &mut (T, R),
+    context: &mut RoleContext,
+    mut stop: Stop<'_>,
+    times: &mut Distribution,
+) -> Result<u64, RoleError> {
+    let len = context.receive_len();
+    let RoleContext { source, scratch, checkers, ticker, .. } = context;
     let checker = &mut checkers[0];
     let mut sent = 0;
-    let mut outcome = metered(|| {
-        while take(rx, &mut scratch[..len], checker)? == Seen::Message {
-            tx.send(source.next_message(), None)?;
-            tx.flush()?;
-            sent += 1;
+    let mut last = ticker.now();
+    loop {
+        tx.send(source.next_message(), None)?;
+        tx.flush()?;
+        take(rx, &mut scratch[..len], checker)?;
+        sent += 1;
+        let now = ticker.now();
+        times.record(ticker.ns(now.wrapping_sub(last)));
+        last = now;
+        if stop.asked()? {
+            break;
         }
+    }
+    tx.send(source.end_message(), None)?;
+    tx.flush()?;
+    Ok(sent)
+}
+
+fn answer(ends: &mut dyn Ends, context: &mut RoleContext) -> Result<Outcome, RoleError> {
+    let mut sent = 0;
+    let mut outcome = metered(|| {
+        sent = ends.answer_stream(context)?;
         Ok(())
     })?;
     outcome.sent = sent;
-    enter(&mut outcome, checkers, size);
+    enter(&mut outcome, &context.checkers, context.source.size());
     Ok(outcome)
+}
+
+pub(crate) fn answer_loop<T: Tx, R: Rx>(
+    (tx, rx): &mut (T, R),
+    context: &mut RoleContext,
+) -> Result<u64, RoleError> {
+    let len = context.receive_len();
+    let RoleContext { source, scratch, checkers, .. } = context;
+    let checker = &mut checkers[0];
+    let mut sent = 0;
+    while take(rx, &mut scratch[..len], checker)? == Seen::Message {
+        tx.send(source.next_message(), None)?;
+        tx.flush()?;
+        sent += 1;
+    }
+    Ok(sent)
 }

@@ -5,15 +5,16 @@
 
 use std::os::fd::BorrowedFd;
 
-use crossway_mech::{Mechanism, Tx, Wait};
+use crossway_mech::{Rx, Tx, Wait};
 use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
 
-use super::latencies::Latencies;
+use super::latencies::Arrivals;
 use super::throughput::{end_lossy, receive_lossy};
-use super::{ByCopy, InPlace, Put, enter, metered, take};
+use super::{Put, enter, metered, take};
 use crate::control::{Outcome, PaceSeen, Window};
+use crate::ends::Ends;
 use crate::role_context::{Distribution, RoleContext, RoleError};
-use crossway_records::inputs::{Inputs, Span, messages_per_burst};
+use crossway_records::inputs::{Inputs, messages_per_burst};
 
 /// A burst counts as late if it begins later than this, in nanoseconds, or than a tenth of the period, whichever is
 /// less.
@@ -21,7 +22,7 @@ const LATE_NS: u64 = 1_000_000;
 
 /// Time before each burst at which a spinning sender stops sleeping, nanoseconds. It spins until the burst is due, so
 /// that no wake-up delays the burst; it occupies a core anyway.
-pub(super) const SPIN_AHEAD_NS: u64 = 150_000;
+const SPIN_AHEAD_NS: u64 = 150_000;
 
 /// Interval in nanoseconds at which an open-ended stream checks whether it should end, while it waits until a burst is
 /// due.
@@ -29,7 +30,7 @@ const LOOK_EVERY_NS: u64 = 20_000_000;
 
 /// The schedule of bursts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     first_ns: u64,
     period_ns: u64,
     messages_per_burst: u64,
@@ -114,7 +115,7 @@ impl Pace {
 }
 
 /// Records how late a paced sender began its bursts.
-pub(super) struct Punctuality {
+pub(crate) struct Punctuality {
     late_after_ns: u64,
     /// Time at which the sender had finished its previous burst.
     free_ns: u64,
@@ -155,98 +156,97 @@ impl Punctuality {
     }
 }
 
-pub(super) fn send<M: Mechanism>(
-    context: &mut RoleContext<M>,
+pub(super) fn send(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
     window: &Window,
     pace: &Pace,
     line: BorrowedFd<'_>,
 ) -> Result<Outcome, RoleError> {
-    let mut outcome = if context.in_place() {
-        send_by::<M, InPlace>(context, window, pace)?
-    } else {
-        send_by::<M, ByCopy>(context, window, pace)?
-    };
+    let mut punctuality = Punctuality::new(pace);
+    let mut outcome =
+        metered(|| ends.send_paced(context, window.messages, pace, &mut punctuality))?;
+    // The first operation is the first burst, not the sleep before it.
+    outcome.start_ns = outcome.start_ns.max(pace.first_ns);
+    outcome.pacing = Some(punctuality.finish());
     outcome.sent = window.messages;
     if context.lossy() {
-        end_lossy(context, window.number, line)?;
+        end_lossy(ends, window.number, line)?;
     }
     Ok(outcome)
 }
 
-fn send_by<M: Mechanism, P: Put>(
-    context: &mut RoleContext<M>,
-    window: &Window,
+pub(crate) fn send_loop<T: Tx, P: Put>(
+    tx: &mut T,
+    context: &mut RoleContext,
+    messages: u64,
     pace: &Pace,
-) -> Result<Outcome, RoleError> {
-    let spin_ahead_ns = if owns_a_core(&context.task.inputs) { SPIN_AHEAD_NS } else { 0 };
-    let RoleContext { channels, source, scratch, .. } = context;
-    let (tx, _) = &mut channels[0];
-    let bursts = window.messages.div_ceil(pace.messages_per_burst);
-    let mut left = window.messages;
-    let mut punctuality = Punctuality::new(pace);
-    let mut outcome = metered(|| {
-        for burst in 0..bursts {
-            let instant = pace.instant_ns(burst);
-            let began = pace.wait_for(burst, spin_ahead_ns);
-            for _ in 0..left.min(pace.messages_per_burst) {
-                P::put(tx, source, scratch)?;
-            }
-            left = left.saturating_sub(pace.messages_per_burst);
-            tx.flush()?;
-            punctuality.add(instant, began, monotonic_ns());
+    punctuality: &mut Punctuality,
+    _: P,
+) -> Result<(), RoleError> {
+    let spin_ahead_ns = spin_ahead_ns(&context.task.inputs);
+    let RoleContext { source, scratch, .. } = context;
+    let mut left = messages;
+    for burst in 0..messages.div_ceil(pace.messages_per_burst) {
+        let instant = pace.instant_ns(burst);
+        let began = pace.wait_for(burst, spin_ahead_ns);
+        for _ in 0..left.min(pace.messages_per_burst) {
+            P::put(tx, source, scratch)?;
         }
-        Ok(())
-    })?;
-    // The first operation is the first burst, not the sleep before it.
-    outcome.start_ns = outcome.start_ns.max(pace.first_ns);
-    outcome.pacing = Some(punctuality.finish());
-    Ok(outcome)
+        left = left.saturating_sub(pace.messages_per_burst);
+        tx.flush()?;
+        punctuality.add(instant, began, monotonic_ns());
+    }
+    Ok(())
+}
+
+/// How long before a burst the sender begins to spin, nanoseconds; 0 if it must not.
+pub(super) fn spin_ahead_ns(inputs: &Inputs) -> u64 {
+    if owns_a_core(inputs) { SPIN_AHEAD_NS } else { 0 }
 }
 
 /// Whether the sender may spin before bursts, because it already spins for its mechanism and its peer runs on another
 /// CPU.
-pub(super) fn owns_a_core(inputs: &Inputs) -> bool {
+fn owns_a_core(inputs: &Inputs) -> bool {
     inputs.wait == Wait::Spin && matches!(inputs.cpus[..], [a, b] if a != b)
 }
 
-pub(super) fn receive<M: Mechanism>(
-    context: &mut RoleContext<M>,
+pub(super) fn receive(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
     window: &Window,
     pace: &Pace,
 ) -> Result<Outcome, RoleError> {
+    let mut arrivals = Arrivals::new(pace, context.checkers[0].position());
+    let mut outcome = metered(|| ends.receive_paced(context, window, &mut arrivals))?;
+    arrivals.enter(&mut outcome);
+    enter(&mut outcome, &context.checkers, context.source.size());
+    Ok(outcome)
+}
+
+pub(crate) fn receive_loop<R: Rx>(
+    rx: &mut R,
+    context: &mut RoleContext,
+    window: &Window,
+    arrivals: &mut Arrivals<'_>,
+) -> Result<(), RoleError> {
     let lossy = context.lossy();
     let len = context.receive_len();
-    let RoleContext { channels, checkers, scratch, .. } = context;
-    let (_, rx) = &mut channels[0];
+    let RoleContext { checkers, scratch, .. } = context;
     let checker = &mut checkers[0];
     let scratch = &mut scratch[..len];
-    let first = checker.position();
-    let mut latencies = Latencies::new(pace);
-    let (mut first_ns, mut last_ns) = (None, 0);
-    let mut note = |position: u64| {
-        last_ns = monotonic_ns();
-        first_ns.get_or_insert(last_ns);
-        latencies.add(pace.burst_of(position - first), last_ns);
-    };
-    let mut outcome = metered(|| {
-        if lossy {
-            receive_lossy(rx, scratch, window.number, |message| {
-                checker.check(message);
-                note(checker.position());
-            })?;
-            return Ok(());
-        }
-        for _ in 0..window.messages {
-            take(rx, scratch, checker)?;
-            note(checker.position());
-        }
-        Ok(())
-    })?;
-    outcome.first_receipt_ns = first_ns;
-    outcome.end_ns = last_ns;
-    latencies.enter(Span::OneWay, &mut outcome);
-    enter(&mut outcome, checkers, context.source.size());
-    Ok(outcome)
+    if lossy {
+        receive_lossy(rx, scratch, window.number, |message| {
+            checker.check(message);
+            arrivals.note(checker.position());
+        })?;
+        return Ok(());
+    }
+    for _ in 0..window.messages {
+        take(rx, scratch, checker)?;
+        arrivals.note(checker.position());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,21 +1,19 @@
 //! Request and reply. Each round trip needs a single clock read, which ends one round trip and begins the next.
 
-use crossway_mech::{Mechanism, Tx};
+use crossway_mech::{Rx, Tx};
 
-use super::{ByCopy, InPlace, Put, enter, metered, take};
+use super::{Put, enter, metered, take};
 use crate::control::{Outcome, Window};
+use crate::ends::Ends;
 use crate::role_context::{RoleContext, RoleError};
 use crossway_records::inputs::Span;
 
-pub(super) fn ask<M: Mechanism>(
-    context: &mut RoleContext<M>,
+pub(super) fn ask(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
     window: &Window,
 ) -> Result<Outcome, RoleError> {
-    let mut outcome = if context.in_place() {
-        ask_by::<M, InPlace>(context, window)?
-    } else {
-        ask_by::<M, ByCopy>(context, window)?
-    };
+    let mut outcome = metered(|| ends.ask(context, window))?;
     outcome.sent = window.messages;
     enter(&mut outcome, &context.checkers, context.received_bytes());
     let distribution = context.samples.distribution(&context.ticker, window.batch);
@@ -23,59 +21,54 @@ pub(super) fn ask<M: Mechanism>(
     Ok(outcome)
 }
 
-fn ask_by<M: Mechanism, P: Put>(
-    context: &mut RoleContext<M>,
+pub(crate) fn ask_loop<T: Tx, R: Rx, P: Put>(
+    (tx, rx): &mut (T, R),
+    context: &mut RoleContext,
     window: &Window,
-) -> Result<Outcome, RoleError> {
+    _: P,
+) -> Result<(), RoleError> {
     let len = context.receive_len();
-    let RoleContext { channels, source, scratch, checkers, samples, ticker, .. } = context;
-    let (tx, rx) = &mut channels[0];
+    let RoleContext { source, scratch, checkers, samples, ticker, .. } = context;
     let checker = &mut checkers[0];
     let batch = u64::from(window.batch.max(1));
-    metered(|| {
-        let mut last = ticker.now();
-        for _ in 0..window.messages / batch {
-            for _ in 0..batch {
-                P::put(tx, source, scratch)?;
-                tx.flush()?;
-                take(rx, &mut scratch[..len], checker)?;
-            }
-            let now = ticker.now();
-            samples.store(now.wrapping_sub(last));
-            last = now;
+    let mut last = ticker.now();
+    for _ in 0..window.messages / batch {
+        for _ in 0..batch {
+            P::put(tx, source, scratch)?;
+            tx.flush()?;
+            take(rx, &mut scratch[..len], checker)?;
         }
-        Ok(())
-    })
+        let now = ticker.now();
+        samples.store(now.wrapping_sub(last));
+        last = now;
+    }
+    Ok(())
 }
 
-pub(super) fn answer<M: Mechanism>(
-    context: &mut RoleContext<M>,
+pub(super) fn answer(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
     window: &Window,
 ) -> Result<Outcome, RoleError> {
-    let mut outcome = if context.in_place() {
-        answer_by::<M, InPlace>(context, window)?
-    } else {
-        answer_by::<M, ByCopy>(context, window)?
-    };
+    let mut outcome = metered(|| ends.answer(context, window.messages))?;
     outcome.sent = window.messages;
     enter(&mut outcome, &context.checkers, context.received_bytes());
     Ok(outcome)
 }
 
-fn answer_by<M: Mechanism, P: Put>(
-    context: &mut RoleContext<M>,
-    window: &Window,
-) -> Result<Outcome, RoleError> {
+pub(crate) fn answer_loop<T: Tx, R: Rx, P: Put>(
+    (tx, rx): &mut (T, R),
+    context: &mut RoleContext,
+    messages: u64,
+    _: P,
+) -> Result<(), RoleError> {
     let len = context.receive_len();
-    let RoleContext { channels, source, scratch, checkers, .. } = context;
-    let (tx, rx) = &mut channels[0];
+    let RoleContext { source, scratch, checkers, .. } = context;
     let checker = &mut checkers[0];
-    metered(|| {
-        for _ in 0..window.messages {
-            take(rx, &mut scratch[..len], checker)?;
-            P::put(tx, source, scratch)?;
-            tx.flush()?;
-        }
-        Ok(())
-    })
+    for _ in 0..messages {
+        take(rx, &mut scratch[..len], checker)?;
+        P::put(tx, source, scratch)?;
+        tx.flush()?;
+    }
+    Ok(())
 }

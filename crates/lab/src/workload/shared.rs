@@ -5,13 +5,14 @@
 
 use std::os::fd::BorrowedFd;
 
-use crossway_mech::{Mechanism, RecvError, Rx, Tx};
+use crossway_mech::{RecvError, Rx, Tx};
 use crossway_sys::clock::{Ticker, monotonic_ns};
 use crossway_sys::{OsError, poll};
 
 use super::throughput::receive_until_mark;
-use super::{ByCopy, InPlace, Put, enter, metered};
+use super::{Put, enter, metered};
 use crate::control::Outcome;
+use crate::ends::Ends;
 use crate::payload::{Checker, SENDER_SHIFT, Seen, sender_of};
 use crate::role_context::{RoleContext, RoleError, sleeps};
 use crossway_records::inputs::Workload;
@@ -20,51 +21,61 @@ use crossway_records::inputs::Workload;
 const TURN: u32 = 16;
 
 /// Sends to each channel in turn until the time at which the window ends, and then sends the end marks.
-pub(super) fn send<M: Mechanism>(
-    context: &mut RoleContext<M>,
+pub(super) fn send(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
     until_ns: u64,
 ) -> Result<Outcome, RoleError> {
-    if context.in_place() {
-        send_by::<M, InPlace>(context, until_ns)
-    } else {
-        send_by::<M, ByCopy>(context, until_ns)
-    }
-}
-
-fn send_by<M: Mechanism, P: Put>(
-    context: &mut RoleContext<M>,
-    until_ns: u64,
-) -> Result<Outcome, RoleError> {
-    let RoleContext { channels, source, scratch, ticker, sequences, task, .. } = context;
-    sequences.resize(channels.len(), u64::from(task.index) << SENDER_SHIFT);
-    let mut sent = 0;
-    let mut longest = 0;
+    let first = u64::from(context.task.index) << SENDER_SHIFT;
+    context.sequences.resize(ends.channels(), first);
+    let mut sent = Sent::default();
     let mut outcome = metered(|| {
-        let mut last = ticker.now();
-        let end = last + ticks_until(ticker, until_ns);
-        'all: loop {
-            for ((tx, _), sequence) in channels.iter_mut().zip(sequences.iter_mut()) {
-                source.swap_sequence(sequence);
-                P::put(tx, source, scratch)?;
-                source.swap_sequence(sequence);
-                sent += 1;
-                let now = ticker.now();
-                longest = longest.max(now.wrapping_sub(last));
-                last = now;
-                if now >= end {
-                    break 'all;
-                }
-            }
-        }
-        for (tx, _) in channels.iter_mut() {
-            tx.send(source.end_message(), None)?;
-            tx.flush()?;
-        }
+        sent = ends.send_to_all(context, until_ns)?;
         Ok(())
     })?;
-    outcome.sent = sent;
-    outcome.longest_wait_ns = Some(ticker.ns(longest));
+    outcome.sent = sent.messages;
+    outcome.longest_wait_ns = Some(context.ticker.ns(sent.longest));
     Ok(outcome)
+}
+
+/// What a sender has sent.
+#[derive(Default)]
+pub(crate) struct Sent {
+    messages: u64,
+    /// The longest time between two messages, ticks.
+    longest: u64,
+}
+
+pub(crate) fn send_loop<T: Tx, R: Rx, P: Put>(
+    channels: &mut [(T, R)],
+    context: &mut RoleContext,
+    until_ns: u64,
+    _: P,
+) -> Result<Sent, RoleError> {
+    let RoleContext { source, scratch, ticker, sequences, .. } = context;
+    let mut sent = 0;
+    let mut longest = 0;
+    let mut last = ticker.now();
+    let end = last + ticks_until(ticker, until_ns);
+    'all: loop {
+        for ((tx, _), sequence) in channels.iter_mut().zip(sequences.iter_mut()) {
+            source.swap_sequence(sequence);
+            P::put(tx, source, scratch)?;
+            source.swap_sequence(sequence);
+            sent += 1;
+            let now = ticker.now();
+            longest = longest.max(now.wrapping_sub(last));
+            last = now;
+            if now >= end {
+                break 'all;
+            }
+        }
+    }
+    for (tx, _) in channels.iter_mut() {
+        tx.send(source.end_message(), None)?;
+        tx.flush()?;
+    }
+    Ok(Sent { messages: sent, longest })
 }
 
 fn ticks_until(ticker: &Ticker, until_ns: u64) -> u64 {
@@ -72,33 +83,44 @@ fn ticks_until(ticker: &Ticker, until_ns: u64) -> u64 {
 }
 
 /// Receives until every sender's end mark has arrived.
-pub(super) fn receive<M: Mechanism>(context: &mut RoleContext<M>) -> Result<Outcome, RoleError> {
-    let len = context.receive_len();
+pub(super) fn receive(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
+) -> Result<Outcome, RoleError> {
     let (fan_in, work_us) = match context.task.inputs.workload {
         Workload::FanIn { receiver_us, .. } => (true, receiver_us),
         _ => (false, 0),
     };
     let work = Work { ticker: context.ticker, ns: u64::from(work_us) * 1000 };
-    let size = context.source.size();
-    let wait = context.spec.wait;
-    let RoleContext { channels, checkers, scratch, .. } = context;
+    let mut outcome = metered(|| ends.receive_from_all(context, fan_in, work))?;
+    outcome.shares = context.checkers.iter().map(|c| c.messages).collect();
+    enter(&mut outcome, &context.checkers, context.source.size());
+    Ok(outcome)
+}
+
+pub(crate) fn receive_loop<T: Tx, R: Rx>(
+    channels: &mut [(T, R)],
+    context: &mut RoleContext,
+    fan_in: bool,
+    work: Work,
+) -> Result<(), RoleError> {
+    let len = context.receive_len();
+    let may_sleep = sleeps(context.spec.wait);
+    let RoleContext { checkers, scratch, .. } = context;
     let scratch = &mut scratch[..len];
-    let mut outcome = metered(|| match &mut channels[..] {
+    match channels {
         [(_, rx)] if fan_in => receive_mixed(rx, scratch, checkers, work),
         [(_, rx)] => receive_until_mark(rx, scratch, &mut checkers[0]),
         _ => {
             let rxs = channels.iter_mut().map(|(_, rx)| rx).collect();
-            receive_in_turn(rxs, scratch, checkers, sleeps(wait), work)
+            receive_in_turn(rxs, scratch, checkers, may_sleep, work)
         }
-    })?;
-    outcome.shares = checkers.iter().map(|c| c.messages).collect();
-    enter(&mut outcome, checkers, size);
-    Ok(outcome)
+    }
 }
 
 /// Simulated work of a slow receiver, which keeps its CPU busy for `ns` nanoseconds per message.
 #[derive(Clone, Copy)]
-struct Work {
+pub(crate) struct Work {
     ticker: Ticker,
     ns: u64,
 }

@@ -6,11 +6,12 @@
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use crossway_mech::{Mechanism, Rx, SendError, Tx};
+use crossway_mech::{Rx, SendError, Tx};
 use crossway_sys::clock::monotonic_ns;
 
-use super::{ByCopy, InPlace, Put, enter, metered, stop_ordered, take};
+use super::{Put, enter, metered, stop_ordered, take};
 use crate::control::{Outcome, Window};
+use crate::ends::Ends;
 use crate::payload::{END_MARK, Seen};
 use crate::role_context::{RoleContext, RoleError};
 
@@ -19,72 +20,86 @@ const MARK_PERIOD: Duration = Duration::from_millis(1);
 /// Number of end marks after which the sender considers the receiver dead.
 const MARK_LIMIT: u32 = 5_000;
 
-pub(super) fn send<M: Mechanism>(
-    context: &mut RoleContext<M>,
+pub(super) fn send(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
     window: &Window,
     line: BorrowedFd<'_>,
 ) -> Result<Outcome, RoleError> {
-    let mut outcome = if context.in_place() {
-        send_by::<M, InPlace>(context, window.messages)?
-    } else {
-        send_by::<M, ByCopy>(context, window.messages)?
-    };
+    let mut outcome = metered(|| ends.send(context, window.messages))?;
     outcome.sent = window.messages;
     if context.lossy() {
-        end_lossy(context, window.number, line)?;
+        end_lossy(ends, window.number, line)?;
     }
     Ok(outcome)
 }
 
-fn send_by<M: Mechanism, P: Put>(
-    context: &mut RoleContext<M>,
+pub(crate) fn send_loop<T: Tx, P: Put>(
+    tx: &mut T,
+    context: &mut RoleContext,
     messages: u64,
-) -> Result<Outcome, RoleError> {
-    let RoleContext { channels, source, scratch, .. } = context;
-    let (tx, _) = &mut channels[0];
-    metered(|| {
-        for _ in 0..messages {
-            P::put(tx, source, scratch)?;
-        }
-        Ok(tx.flush()?)
-    })
+    _: P,
+) -> Result<(), RoleError> {
+    let RoleContext { source, scratch, .. } = context;
+    for _ in 0..messages {
+        P::put(tx, source, scratch)?;
+    }
+    Ok(tx.flush()?)
 }
 
-pub(super) fn receive<M: Mechanism>(
-    context: &mut RoleContext<M>,
+pub(super) fn receive(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
     window: &Window,
 ) -> Result<Outcome, RoleError> {
-    let lossy = context.lossy();
-    let len = context.receive_len();
-    let RoleContext { channels, checkers, scratch, .. } = context;
-    let (_, rx) = &mut channels[0];
-    let scratch = &mut scratch[..len];
-    let checker = &mut checkers[0];
-    let (mut first_ns, mut last_ns) = (None, 0);
+    let mut receipts = Receipts::default();
     let mut outcome = metered(|| {
-        if lossy {
-            last_ns = receive_lossy(rx, scratch, window.number, |m| {
-                first_ns.get_or_insert_with(monotonic_ns);
-                checker.check(m);
-            })?;
-            return Ok(());
-        }
-        if window.messages > 0 {
-            take(rx, scratch, checker)?;
-            // Between hosts, the receiver's own interval counts, which begins here.
-            first_ns = Some(monotonic_ns());
-        }
-        for _ in 1..window.messages {
-            take(rx, scratch, checker)?;
-        }
+        receipts = ends.receive(context, window)?;
         Ok(())
     })?;
-    outcome.first_receipt_ns = first_ns;
-    if lossy {
-        outcome.end_ns = last_ns;
+    outcome.first_receipt_ns = receipts.first_ns;
+    if let Some(mark_ns) = receipts.mark_ns {
+        outcome.end_ns = mark_ns;
     }
-    enter(&mut outcome, checkers, context.source.size());
+    enter(&mut outcome, &context.checkers, context.source.size());
     Ok(outcome)
+}
+
+/// When messages arrived, CLOCK_MONOTONIC, nanoseconds.
+#[derive(Default)]
+pub(crate) struct Receipts {
+    /// The first message; between hosts, the receiver's own interval counts, which begins here.
+    first_ns: Option<u64>,
+    /// The end mark, if messages may be lost.
+    mark_ns: Option<u64>,
+}
+
+pub(crate) fn receive_loop<R: Rx>(
+    rx: &mut R,
+    context: &mut RoleContext,
+    window: &Window,
+) -> Result<Receipts, RoleError> {
+    let lossy = context.lossy();
+    let len = context.receive_len();
+    let RoleContext { checkers, scratch, .. } = context;
+    let scratch = &mut scratch[..len];
+    let checker = &mut checkers[0];
+    let mut receipts = Receipts::default();
+    if lossy {
+        receipts.mark_ns = Some(receive_lossy(rx, scratch, window.number, |m| {
+            receipts.first_ns.get_or_insert_with(monotonic_ns);
+            checker.check(m);
+        })?);
+        return Ok(receipts);
+    }
+    if window.messages > 0 {
+        take(rx, scratch, checker)?;
+        receipts.first_ns = Some(monotonic_ns());
+    }
+    for _ in 1..window.messages {
+        take(rx, scratch, checker)?;
+    }
+    Ok(receipts)
 }
 
 /// The end mark for the window with this number.
@@ -123,12 +138,13 @@ pub(super) fn receive_lossy<R: Rx>(
 /// Repeats the end mark until the controller orders a stop, because the receiver has got one. The receiver does not
 /// answer it: an answer could be lost, too, and messages that an overloaded receiver has returned can fill the sender's
 /// queue.
-pub(super) fn end_lossy<M: Mechanism>(
-    context: &mut RoleContext<M>,
+pub(super) fn end_lossy(
+    ends: &mut dyn Ends,
     window: u32,
     line: BorrowedFd<'_>,
 ) -> Result<(), RoleError> {
-    let (tx, _) = &mut context.channels[0];
+    let (tx, _) =
+        ends.halves(0).ok_or_else(|| RoleError::Wrong("there is no channel to end".to_owned()))?;
     for _ in 0..MARK_LIMIT {
         let until = Instant::now() + MARK_PERIOD;
         match tx.try_send(&mark(window)) {

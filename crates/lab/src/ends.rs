@@ -1,0 +1,397 @@
+//! The ends of a role's channels, whatever their mechanism.
+//!
+//! Only what touches messages in a measured loop is compiled once per mechanism: the loops of the workloads, which are
+//! generic over the halves of a channel. A role reaches them through [`Ends`], by one virtual call per window. All
+//! that surrounds the loops exists once.
+
+use std::time::Duration;
+
+use crossway_mech::{
+    Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, RecvError, Rx, SendError, Spec,
+    Tx,
+};
+use crossway_sys::clock::{instant_at, monotonic_ns};
+
+use crate::control::Window;
+use crate::role_context::{Distribution, RoleContext, RoleError};
+use crate::workload::{
+    Arrivals, ByCopy, InPlace, Latencies, Pace, Punctuality, Receipts, Stop, exchange, open_ended,
+    paced, ping_pong, requests, shared, throughput,
+};
+
+/// The ends of a role. Methods that take a [`RoleContext`] run one loop of a workload on the first channel, unless they
+/// say otherwise.
+pub(crate) trait Ends {
+    fn caps(&self) -> Caps;
+
+    /// Adds a listener; returns its offer.
+    fn listen(&mut self, spec: &Spec) -> Result<Offer, OpenError>;
+
+    /// Adds the channel that the offer describes.
+    fn connect(&mut self, spec: &Spec, offer: &mut Offer) -> Result<(), OpenError>;
+
+    /// Adds one channel from each listener; waits for each peer as long as `timeout`.
+    fn accept(&mut self, timeout: Duration) -> Result<(), OpenError>;
+
+    /// Closes all channels.
+    fn close(&mut self);
+
+    fn channels(&self) -> usize;
+
+    /// Both halves of a channel, for code in which a virtual call for each message does not matter; `None` if there is
+    /// no such channel.
+    fn halves(&mut self, channel: usize) -> Option<(&mut dyn AnyTx, &mut dyn AnyRx)>;
+
+    /// Values that the system reports about the first channel.
+    fn facts(&self) -> Facts;
+
+    fn send(&mut self, context: &mut RoleContext, messages: u64) -> Result<(), RoleError>;
+
+    fn receive(
+        &mut self,
+        context: &mut RoleContext,
+        window: &Window,
+    ) -> Result<Receipts, RoleError>;
+
+    fn ask(&mut self, context: &mut RoleContext, window: &Window) -> Result<(), RoleError>;
+
+    fn answer(&mut self, context: &mut RoleContext, messages: u64) -> Result<(), RoleError>;
+
+    fn request(
+        &mut self,
+        context: &mut RoleContext,
+        messages: u64,
+        punctuality: &mut Punctuality,
+        latencies: &mut Latencies<'_>,
+    ) -> Result<(), RoleError>;
+
+    fn send_paced(
+        &mut self,
+        context: &mut RoleContext,
+        messages: u64,
+        pace: &Pace,
+        punctuality: &mut Punctuality,
+    ) -> Result<(), RoleError>;
+
+    fn receive_paced(
+        &mut self,
+        context: &mut RoleContext,
+        window: &Window,
+        arrivals: &mut Arrivals<'_>,
+    ) -> Result<(), RoleError>;
+
+    /// Opens a channel for each exchange, as the client.
+    fn exchange(
+        &mut self,
+        context: &mut RoleContext,
+        exchanges: u64,
+        times: &mut exchange::Times,
+    ) -> Result<(), RoleError>;
+
+    /// Accepts a channel for each exchange; enters when each was closed.
+    fn serve_exchanges(
+        &mut self,
+        context: &mut RoleContext,
+        exchanges: u64,
+        closed: &mut Vec<u64>,
+    ) -> Result<(), RoleError>;
+
+    /// Sends on all channels in turn.
+    fn send_to_all(
+        &mut self,
+        context: &mut RoleContext,
+        until_ns: u64,
+    ) -> Result<shared::Sent, RoleError>;
+
+    /// Receives from all channels.
+    fn receive_from_all(
+        &mut self,
+        context: &mut RoleContext,
+        fan_in: bool,
+        work: shared::Work,
+    ) -> Result<(), RoleError>;
+
+    fn stream(&mut self, context: &mut RoleContext, stop: Stop<'_>) -> Result<u64, RoleError>;
+
+    fn stream_paced(
+        &mut self,
+        context: &mut RoleContext,
+        stop: Stop<'_>,
+        pace: &Pace,
+        punctuality: &mut Punctuality,
+    ) -> Result<u64, RoleError>;
+
+    fn receive_stream(
+        &mut self,
+        context: &mut RoleContext,
+        arrivals: Option<&mut Arrivals<'_>>,
+    ) -> Result<(), RoleError>;
+
+    fn ask_until(
+        &mut self,
+        context: &mut RoleContext,
+        stop: Stop<'_>,
+        times: &mut Distribution,
+    ) -> Result<u64, RoleError>;
+
+    fn answer_stream(&mut self, context: &mut RoleContext) -> Result<u64, RoleError>;
+}
+
+/// A sending half behind a virtual call.
+pub(crate) trait AnyTx {
+    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError>;
+    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError>;
+    fn send_in_place(
+        &mut self,
+        len: usize,
+        scratch: &mut [u8],
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendError>;
+    fn flush(&mut self) -> Result<(), SendError>;
+}
+
+impl<T: Tx> AnyTx for T {
+    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
+        Tx::try_send(self, msg)
+    }
+
+    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
+        Tx::send(self, msg, until)
+    }
+
+    fn send_in_place(
+        &mut self,
+        len: usize,
+        scratch: &mut [u8],
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
+        Tx::send_in_place(self, len, scratch, None, fill)
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        Tx::flush(self)
+    }
+}
+
+/// A receiving half behind a virtual call.
+pub(crate) trait AnyRx {
+    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError>;
+    fn recv_in_place(
+        &mut self,
+        scratch: &mut [u8],
+        read: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), RecvError>;
+}
+
+impl<R: Rx> AnyRx for R {
+    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
+        Rx::recv(self, buf, until)
+    }
+
+    fn recv_in_place(
+        &mut self,
+        scratch: &mut [u8],
+        read: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), RecvError> {
+        Rx::recv_in_place(self, scratch, None, read)
+    }
+}
+
+/// The ends of channels of one mechanism.
+pub(crate) struct EndsOf<M: Mechanism> {
+    listeners: Vec<M::Listener>,
+    channels: Vec<(M::Tx, M::Rx)>,
+}
+
+impl<M: Mechanism> EndsOf<M> {
+    pub(crate) fn new() -> EndsOf<M> {
+        EndsOf { listeners: Vec::new(), channels: Vec::new() }
+    }
+}
+
+/// Calls a loop with the way in which the sender passes messages. The loop that writes in place exists only for
+/// mechanisms that can.
+macro_rules! by_access {
+    ($context:ident, $put:ident => $call:expr) => {
+        if M::caps().in_place && $context.in_place() {
+            let $put = InPlace;
+            $call
+        } else {
+            let $put = ByCopy;
+            $call
+        }
+    };
+}
+
+impl<M: Mechanism> Ends for EndsOf<M> {
+    fn caps(&self) -> Caps {
+        M::caps()
+    }
+
+    fn listen(&mut self, spec: &Spec) -> Result<Offer, OpenError> {
+        let (listener, offer) = M::listen(spec)?;
+        self.listeners.push(listener);
+        Ok(offer)
+    }
+
+    fn connect(&mut self, spec: &Spec, offer: &mut Offer) -> Result<(), OpenError> {
+        self.channels.push(M::connect(spec, offer)?);
+        Ok(())
+    }
+
+    fn accept(&mut self, timeout: Duration) -> Result<(), OpenError> {
+        for listener in &mut self.listeners {
+            let until = instant_at(monotonic_ns() + timeout.as_nanos() as u64);
+            self.channels.push(listener.accept(Some(until))?);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.channels.clear();
+    }
+
+    fn channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    fn halves(&mut self, channel: usize) -> Option<(&mut dyn AnyTx, &mut dyn AnyRx)> {
+        let (tx, rx) = self.channels.get_mut(channel)?;
+        Some((tx, rx))
+    }
+
+    fn facts(&self) -> Facts {
+        let mut facts = Facts::new();
+        if let Some((tx, rx)) = self.channels.first() {
+            facts.extend(rx.facts());
+            facts.extend(tx.facts());
+        }
+        facts
+    }
+
+    fn send(&mut self, context: &mut RoleContext, messages: u64) -> Result<(), RoleError> {
+        let (tx, _) = &mut self.channels[0];
+        by_access!(context, put => throughput::send_loop(tx, context, messages, put))
+    }
+
+    fn receive(
+        &mut self,
+        context: &mut RoleContext,
+        window: &Window,
+    ) -> Result<Receipts, RoleError> {
+        throughput::receive_loop(&mut self.channels[0].1, context, window)
+    }
+
+    fn ask(&mut self, context: &mut RoleContext, window: &Window) -> Result<(), RoleError> {
+        let ends = &mut self.channels[0];
+        by_access!(context, put => ping_pong::ask_loop(ends, context, window, put))
+    }
+
+    fn answer(&mut self, context: &mut RoleContext, messages: u64) -> Result<(), RoleError> {
+        let ends = &mut self.channels[0];
+        by_access!(context, put => ping_pong::answer_loop(ends, context, messages, put))
+    }
+
+    fn request(
+        &mut self,
+        context: &mut RoleContext,
+        messages: u64,
+        punctuality: &mut Punctuality,
+        latencies: &mut Latencies<'_>,
+    ) -> Result<(), RoleError> {
+        let ends = &mut self.channels[0];
+        by_access!(context, put => requests::ask_loop(ends, context, messages, punctuality, latencies, put))
+    }
+
+    fn send_paced(
+        &mut self,
+        context: &mut RoleContext,
+        messages: u64,
+        pace: &Pace,
+        punctuality: &mut Punctuality,
+    ) -> Result<(), RoleError> {
+        let (tx, _) = &mut self.channels[0];
+        by_access!(context, put => paced::send_loop(tx, context, messages, pace, punctuality, put))
+    }
+
+    fn receive_paced(
+        &mut self,
+        context: &mut RoleContext,
+        window: &Window,
+        arrivals: &mut Arrivals<'_>,
+    ) -> Result<(), RoleError> {
+        paced::receive_loop(&mut self.channels[0].1, context, window, arrivals)
+    }
+
+    fn exchange(
+        &mut self,
+        context: &mut RoleContext,
+        exchanges: u64,
+        times: &mut exchange::Times,
+    ) -> Result<(), RoleError> {
+        by_access!(context, put => exchange::ask_loop::<M, _>(context, exchanges, times, put))
+    }
+
+    fn serve_exchanges(
+        &mut self,
+        context: &mut RoleContext,
+        exchanges: u64,
+        closed: &mut Vec<u64>,
+    ) -> Result<(), RoleError> {
+        let listener = &mut self.listeners[0];
+        by_access!(context, put => exchange::answer_loop::<M, _>(listener, context, exchanges, closed, put))
+    }
+
+    fn send_to_all(
+        &mut self,
+        context: &mut RoleContext,
+        until_ns: u64,
+    ) -> Result<shared::Sent, RoleError> {
+        let ends = &mut self.channels[..];
+        by_access!(context, put => shared::send_loop(ends, context, until_ns, put))
+    }
+
+    fn receive_from_all(
+        &mut self,
+        context: &mut RoleContext,
+        fan_in: bool,
+        work: shared::Work,
+    ) -> Result<(), RoleError> {
+        shared::receive_loop(&mut self.channels, context, fan_in, work)
+    }
+
+    fn stream(&mut self, context: &mut RoleContext, stop: Stop<'_>) -> Result<u64, RoleError> {
+        open_ended::send_loop(&mut self.channels[0].0, context, stop)
+    }
+
+    fn stream_paced(
+        &mut self,
+        context: &mut RoleContext,
+        stop: Stop<'_>,
+        pace: &Pace,
+        punctuality: &mut Punctuality,
+    ) -> Result<u64, RoleError> {
+        open_ended::send_paced_loop(&mut self.channels[0].0, context, stop, pace, punctuality)
+    }
+
+    fn receive_stream(
+        &mut self,
+        context: &mut RoleContext,
+        arrivals: Option<&mut Arrivals<'_>>,
+    ) -> Result<(), RoleError> {
+        open_ended::receive_loop(&mut self.channels[0].1, context, arrivals)
+    }
+
+    fn ask_until(
+        &mut self,
+        context: &mut RoleContext,
+        stop: Stop<'_>,
+        times: &mut Distribution,
+    ) -> Result<u64, RoleError> {
+        open_ended::ask_loop(&mut self.channels[0], context, stop, times)
+    }
+
+    fn answer_stream(&mut self, context: &mut RoleContext) -> Result<u64, RoleError> {
+        open_ended::answer_loop(&mut self.channels[0], context)
+    }
+}
