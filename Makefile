@@ -7,12 +7,16 @@
 # make install   install crossway, tipcd, the C library, man pages, completions and a systemd unit below PREFIX
 #                WITH_LINX_COMPAT=1 also lets programs link with -llinx
 # make uninstall remove them
+# make dist      build what is published: the static program, man pages, completions, checksums (dist/)
+# make dist-test use the published program where nothing else is installed
 
 PREFIX ?= /usr/local
 CARGO  ?= cargo
 PLAN   ?= quick
 TARGET  = $(or $(CARGO_TARGET_DIR),target)
 BUILT  ?= $(TARGET)/release
+PROGRAM ?= $(BUILT)/crossway
+RUNS   ?= $(PROGRAM)
 
 # Installation directories.
 BIN      = $(DESTDIR)$(PREFIX)/bin
@@ -35,7 +39,7 @@ VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: measure build test quick check bench bench-run fidelity loom miri install install-built uninstall clean
+.PHONY: measure build test quick check bench bench-run fidelity loom miri install install-built install-program uninstall dist dist-test clean
 
 measure: build
 	$(TARGET)/release/crossway measure $(PLAN)
@@ -102,24 +106,38 @@ install: build
 	$(MAKE) install-built
 
 # Installs what is already built in $(BUILT), for packagers and for the test of the installation.
-install-built: $(LIBRARIES:%=install-%)
-	install -d $(BIN) $(MAN) $(LIB)/pkgconfig $(INCLUDE) $(EXAMPLES) $(BASH) $(ZSH) $(FISH) $(UNITS) $(SHARE)
-	install -m755 $(BUILT)/crossway $(BUILT)/tipcd $(BIN)
+install-built: $(LIBRARIES:%=install-%) install-program
+	install -d $(LIB) $(EXAMPLES) $(UNITS) $(DATA)
+	install -m755 $(BUILT)/tipcd $(BIN)
 	install -m755 $(BUILT)/libcrossway_preload.so $(BUILT)/libcrossway_tipc_preload.so $(LIB)
 	sed 's|@PREFIX@|$(PREFIX)|' crates/tipc/node/tipcd.service.in > $(UNITS)/tipcd.service
 	install -Dm644 -t $(EXAMPLES)/go crates/tipc/capi/examples/go/go.mod crates/tipc/capi/examples/go/tipc.go
 	install -Dm644 -t $(EXAMPLES)/go/echo crates/tipc/capi/examples/go/echo/main.go
-	install -m644 contenders/*.toml contenders/*.c contenders/*.py contenders/*.go $(SHARE)
-	install -Dm644 -t $(SHARE)/iceoryx2 contenders/iceoryx2/Cargo.toml contenders/iceoryx2/Cargo.lock
-	install -Dm644 -t $(SHARE)/iceoryx2/src contenders/iceoryx2/src/main.rs
 	sed 's|@PREFIX@|$(PREFIX)|' crates/linx/crossway-linx.service.in > $(UNITS)/crossway-linx.service
 	install -m644 crates/linx/crossway_linx.lua $(DATA)
 	$(if $(WITH_LINX_COMPAT),for kind in so a; do ln -sf libcrossway_linx.$$kind $(LIB)/liblinx.$$kind || exit; done)
-	$(BUILT)/crossway man $(MAN)
 	echo '.so man1/crossway-tipcd.1' > $(MAN)/tipcd.1
-	$(BUILT)/crossway completions bash > $(BASH)/crossway
-	$(BUILT)/crossway completions zsh > $(ZSH)/_crossway
-	$(BUILT)/crossway completions fish > $(FISH)/crossway.fish
+
+# Installs the program alone, with man pages, completions and the contenders' sources. RUNS writes the pages: PROGRAM
+# itself, or the same program for this machine.
+install-program:
+	install -d $(BIN) $(MAN) $(BASH) $(ZSH) $(FISH) $(SHARE)
+	install -m755 $(PROGRAM) $(BIN)/crossway
+	install -m644 contenders/*.toml contenders/*.c contenders/*.py contenders/*.go $(SHARE)
+	install -Dm644 -t $(SHARE)/iceoryx2 contenders/iceoryx2/Cargo.toml contenders/iceoryx2/Cargo.lock
+	install -Dm644 -t $(SHARE)/iceoryx2/src contenders/iceoryx2/src/main.rs
+	$(RUNS) man $(MAN)
+	$(RUNS) completions bash > $(BASH)/crossway
+	$(RUNS) completions zsh > $(ZSH)/_crossway
+	$(RUNS) completions fish > $(FISH)/crossway.fish
+
+# Builds what is published below dist/; TARGETS names other targets than this machine's.
+dist:
+	scripts/dist.sh $(TARGETS)
+
+# Uses the published program of this machine in a root without libraries, shell and compiler.
+dist-test:
+	scripts/dist-test.sh dist/crossway-$(VERSION)-$$(rustc -vV | sed -n 's/^host: //p')
 
 # Installs a C library under the name with its ABI version, its header and its pkg-config file.
 install-%:

@@ -23,6 +23,7 @@ use clap::error::ContextKind;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use crossway_lab::catalogue;
 use crossway_lab::contender::Folders;
+use crossway_lab::env::Build;
 
 use crate::cmd::Run;
 use crate::ui::{Colour, Ui};
@@ -98,7 +99,10 @@ fn main() -> ExitCode {
     ui::quiet_on_closed_pipe();
     // If a shell started this program to complete a command line, answer it and exit.
     clap_complete::CompleteEnv::with_factory(command).var(COMPLETE).complete();
-    let matches = command().try_get_matches().unwrap_or_else(|error| explained(error).exit());
+    let matches = command()
+        .long_version(Build::this().to_string())
+        .try_get_matches()
+        .unwrap_or_else(|error| explained(error).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // Where no tipcd is running, mechanisms that need one start this program as a tipcd, for as long as it runs;
     // nothing starts before a mechanism needs it.

@@ -50,6 +50,17 @@ impl Build {
     }
 }
 
+impl std::fmt::Display for Build {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let linked = if cfg!(target_feature = "crt-static") { "static" } else { "dynamic" };
+        let Build { version, revision, rustc, profile, target } = self;
+        write!(
+            f,
+            "{version}\ncommit:   {revision}\ntarget:   {target}, {linked}\nbuilt by: {rustc}, {profile}"
+        )
+    }
+}
+
 /// The fingerprint. `None` and missing entries mean that the system does not provide the information.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Environment {

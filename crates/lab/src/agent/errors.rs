@@ -126,6 +126,8 @@ fn step_after(how: &str) -> &'static str {
     let said = |words: &str| how.contains(words);
     if said("ended with code 127") {
         "install crossway there, or state its path: --agent-program PATH"
+    } else if said("Exec format error") || said("cannot execute binary file") {
+        "the crossway there is for another kind of processor: install the file for that host's ('uname -m' names it)"
     } else if said("Host key verification failed") {
         "log in manually once and confirm the host's key"
     } else if said("Permission denied") {
@@ -137,5 +139,20 @@ fn step_after(how: &str) -> &'static str {
     } else {
         "check that the command prefix in --hosts runs commands on that host; if crossway is not in the PATH there, \
          add --agent-program PATH"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_for_another_processor_is_named_as_the_cause() {
+        for how in [
+            "ended with code 126: bash: /tmp/crossway: cannot execute binary file: Exec format error",
+            "ended with code 1: exec: /tmp/crossway: Exec format error",
+        ] {
+            assert!(step_after(how).contains("another kind of processor"), "{how}");
+        }
     }
 }

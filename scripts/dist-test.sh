@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Uses the published program in an empty root: scripts/dist-test.sh FILE
+#
+# The root contains the program, /proc, /dev, /sys and /tmp: no library, no shell, no compiler. Needs root, or the right
+# to make user namespaces; otherwise it says SKIP.
+set -euo pipefail
+
+file=$(realpath "${1:?usage: scripts/dist-test.sh FILE}")
+say() { printf 'dist-test: %s\n' "$*"; }
+fail() { say "FAILED: $*"; exit 1; }
+
+spaces=(unshare --mount --pid --fork --kill-child)
+[ "$(id -u)" -eq 0 ] || spaces+=(--user --map-root-user)
+"${spaces[@]}" true 2>/dev/null || { say "SKIP: namespaces cannot be made here; run it as root"; exit 0; }
+
+root=$(mktemp -d)
+trap 'rm -rf --one-file-system "$root"' EXIT
+mkdir -p "$root"/{bin,proc,dev,sys,tmp,work}
+cp "$file" "$root/bin/crossway"
+
+# Runs the program alone in the root, with these variables and no others: inside SETUP... -- ARG...
+inside() {
+  "${spaces[@]}" bash -c '
+    set -e
+    root=$1; shift
+    mount --make-rprivate /
+    mount -t proc proc "$root/proc"
+    mount --rbind /dev "$root/dev"
+    mount --rbind /sys "$root/sys"
+    cd "$root/work"
+    exec env -i PATH=/bin chroot "$root" /bin/crossway "$@"' - "$root" "$@"
+}
+
+began=$SECONDS
+inside --version | tee /dev/stderr | grep -q ' static$' || fail "the program is not static"
+[ "$(inside list | wc -l)" -gt 20 ] || fail "list shows too few mechanisms"
+inside doctor > "$root/doctor.txt" || fail "doctor"
+inside measure quick --trials 1 --out /work/run > "$root/measure.txt" || { tail -n 20 "$root/measure.txt"; fail "measure"; }
+[ -s "$root"/work/run/report.html ] || fail "measure left no report"
+inside report /work/run --markdown | head -n 30
+say "passed: from the copied file to the report in $((SECONDS - began)) s, the file is $(stat -c %s "$file") bytes"
