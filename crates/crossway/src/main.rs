@@ -18,6 +18,7 @@ use std::error::Error;
 use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::sync::LazyLock;
 
 use clap::error::ContextKind;
 use clap::{CommandFactory, FromArgMatches, Parser};
@@ -46,6 +47,9 @@ pub(crate) struct Cli {
     #[arg(long = "contender", global = true, value_name = "FILE")]
     contenders: Vec<PathBuf>,
 }
+
+/// What `--version` says.
+static VERSION: LazyLock<String> = LazyLock::new(|| Build::this().to_string());
 
 /// The environment variable by which a completion script requests completions from this program.
 pub(crate) const COMPLETE: &str = "CROSSWAY_COMPLETE";
@@ -100,7 +104,7 @@ fn main() -> ExitCode {
     // If a shell started this program to complete a command line, answer it and exit.
     clap_complete::CompleteEnv::with_factory(command).var(COMPLETE).complete();
     let matches = command()
-        .long_version(Build::this().to_string())
+        .long_version(VERSION.as_str())
         .try_get_matches()
         .unwrap_or_else(|error| explained(error).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
