@@ -18,7 +18,7 @@ trap 'rm -rf --one-file-system "$root"' EXIT
 mkdir -p "$root"/{bin,proc,dev,sys,tmp,work}
 cp "$file" "$root/bin/crossway"
 
-# Runs the program alone in the root, with these variables and no others: inside SETUP... -- ARG...
+# Runs the program alone in the root: inside ARG...
 inside() {
   "${spaces[@]}" bash -c '
     set -e
@@ -28,14 +28,18 @@ inside() {
     mount --rbind /dev "$root/dev"
     mount --rbind /sys "$root/sys"
     cd "$root/work"
-    exec env -i PATH=/bin chroot "$root" /bin/crossway "$@"' - "$root" "$@"
+    chroot=$(PATH=$PATH:/usr/sbin:/sbin command -v chroot)
+    exec env -i PATH=/bin "$chroot" "$root" /bin/crossway "$@"' - "$root" "$@"
 }
 
 began=$SECONDS
-inside --version | tee /dev/stderr | grep -q ' static$' || fail "the program is not static"
+inside --version | tee "$root/version.txt"
+grep -q ', static$' "$root/version.txt" || fail "the program is not static"
 [ "$(inside list | wc -l)" -gt 20 ] || fail "list shows too few mechanisms"
 inside doctor > "$root/doctor.txt" || fail "doctor"
-inside measure quick --trials 1 --out /work/run > "$root/measure.txt" || { tail -n 20 "$root/measure.txt"; fail "measure"; }
-[ -s "$root"/work/run/report.html ] || fail "measure left no report"
-inside report /work/run --markdown | head -n 30
+inside measure quick --trials 1 --out /work > "$root/measure.txt" || { tail -n 20 "$root/measure.txt"; fail "measure"; }
+run=$(basename "$root"/work/*-*)
+[ -s "$root/work/$run/report.html" ] || fail "measure left no report"
+inside report "/work/$run" --markdown > "$root/report.md" || fail "report"
+[ "$(grep -c '^|' "$root/report.md")" -gt 10 ] || fail "the report has no table"
 say "passed: from the copied file to the report in $((SECONDS - began)) s, the file is $(stat -c %s "$file") bytes"
