@@ -15,7 +15,7 @@ spaces=(unshare --mount --pid --fork --kill-child)
 
 root=$(mktemp -d)
 trap 'rm -rf --one-file-system "$root"' EXIT
-mkdir -p "$root"/{bin,proc,dev,sys,tmp,work}
+mkdir -p "$root"/{bin,proc,dev,sys,tmp,runs}
 cp "$file" "$root/bin/crossway"
 
 # Runs the program alone in the root: inside ARG...
@@ -27,7 +27,7 @@ inside() {
     mount -t proc proc "$root/proc"
     mount --rbind /dev "$root/dev"
     mount --rbind /sys "$root/sys"
-    cd "$root/work"
+    cd "$root/runs"
     chroot=$(PATH=$PATH:/usr/sbin:/sbin command -v chroot)
     exec env -i PATH=/bin "$chroot" "$root" /bin/crossway "$@"' - "$root" "$@"
 }
@@ -37,9 +37,9 @@ inside --version | tee "$root/version.txt"
 grep -q ', static$' "$root/version.txt" || fail "the program is not static"
 [ "$(inside list | wc -l)" -gt 20 ] || fail "list shows too few mechanisms"
 inside doctor > "$root/doctor.txt" || fail "doctor"
-inside measure quick --trials 1 --out /work > "$root/measure.txt" || { tail -n 20 "$root/measure.txt"; fail "measure"; }
-run=$(basename "$root"/work/*-*)
-[ -s "$root/work/$run/report.html" ] || fail "measure left no report"
-inside report "/work/$run" --markdown > "$root/report.md" || fail "report"
+inside measure quick --trials 1 --out /runs > "$root/measure.txt" || { tail -n 20 "$root/measure.txt"; fail "measure"; }
+run=$(basename "$root"/runs/*-*)
+[ -s "$root/runs/$run/report.html" ] || fail "measure left no report"
+inside report "/runs/$run" --markdown > "$root/report.md" || fail "report"
 [ "$(grep -c '^|' "$root/report.md")" -gt 10 ] || fail "the report has no table"
 say "passed: from the copied file to the report in $((SECONDS - began)) s, the file is $(stat -c %s "$file") bytes"
