@@ -18,7 +18,7 @@ build_wants=(stress-ng:stress-ng)
 test_wants=(
   stress-ng:stress-ng perf:linux-perf ip:iproute2 tc:iproute2 ethtool:ethtool tshark:tshark
   chromium:chromium linux.uml:user-mode-linux insmod:kmod strace:strace python3:python3
-  unshare:util-linux pgrep:procps pkg-config:pkgconf
+  nginx:nginx-light unshare:util-linux pgrep:procps pkg-config:pkgconf
   /usr/include/liburing.h:liburing-dev /usr/include/zmq.h:libzmq3-dev /usr/include/nng/nng.h:libnng-dev go:golang-go
   /usr/include/dbus-1.0/dbus/dbus.h:libdbus-1-dev dbus-daemon:dbus-daemon
   /usr/lib/python3/dist-packages/grpc:python3-grpcio mpirun.openmpi:openmpi-bin mpicc.openmpi:libopenmpi-dev

@@ -25,6 +25,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("env", &["crossway env", "crossway env --json"]),
     ("limits", &["crossway limits", "crossway limits --pair 0-1 --sizes 64,4KiB"]),
+    ("observe", &["crossway observe redis-server", "crossway observe --all --watch 2"]),
     (
         "net up",
         &[

@@ -204,6 +204,19 @@ pub(crate) fn start_tracing(verbose: u8, ui: &Ui) {
         .init();
 }
 
+/// Returns the bytes that clear the terminal and show the text, cut to the terminal's current lines and columns.
+pub(crate) fn on_screen(text: &[u8]) -> Vec<u8> {
+    let (rows, columns) = Term::stdout().size();
+    // Cursor home, then clear the screen.
+    let mut screen = b"\x1b[H\x1b[2J".to_vec();
+    let text = String::from_utf8_lossy(text);
+    for line in text.lines().take(usize::from(rows).saturating_sub(1)) {
+        screen.extend(console::truncate_str(line, columns.into(), "").bytes());
+        screen.push(b'\n');
+    }
+    screen
+}
+
 /// Catches SIGINT and SIGTERM for a subcommand that has to finish something before it exits.
 pub(crate) struct Interrupts(std::sync::Arc<std::sync::atomic::AtomicBool>);
 

@@ -89,15 +89,8 @@ pub fn own_session(command: &mut Command) {
 /// When a process started, in clock ticks after boot; `None` if there is no such process, or only its zombie. Together
 /// with the pid this identifies a process uniquely.
 pub fn started_ticks(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the command in parentheses and may contain anything, so fields are counted after its last
-    // ')'.
-    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
-    let state = fields.next()?;
-    if state == "Z" || state == "X" {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    let found = crate::processes::ProcessFiles::new().identity(pid).ok()?;
+    (!found.is_zombie()).then_some(found.started_ticks)
 }
 
 /// Whether there is a process with this id, a zombie included. Another process may have got the id meanwhile.

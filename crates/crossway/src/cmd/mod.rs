@@ -19,6 +19,7 @@ mod man;
 mod measure;
 mod moves;
 mod net;
+mod observe;
 mod profile;
 mod rank;
 mod report;
@@ -93,6 +94,7 @@ commands! {
     contender::ContenderCommand,
     env::Env,
     limits::Limits,
+    observe::Observe,
     profile::Profile,
     faults::Faults,
     net::Net,

@@ -9,7 +9,7 @@ use crossway_tipc_client::admin::{LinkView, NodeView, Order, SocketView};
 use serde::Serialize;
 
 use super::{Site, ask, socket};
-use crate::ui::Interrupts;
+use crate::ui::{Interrupts, on_screen};
 
 #[derive(clap::Args)]
 pub(super) struct Top {
@@ -119,19 +119,6 @@ impl Top {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Returns the bytes that clear the terminal and show the text, cut to the terminal's current lines and columns.
-fn on_screen(text: &[u8]) -> Vec<u8> {
-    let (rows, columns) = console::Term::stdout().size();
-    // Cursor home, then clear the screen.
-    let mut screen = b"\x1b[H\x1b[2J".to_vec();
-    let text = String::from_utf8_lossy(text);
-    for line in text.lines().take(usize::from(rows).saturating_sub(1)) {
-        screen.extend(console::truncate_str(line, columns.into(), "").bytes());
-        screen.push(b'\n');
-    }
-    screen
 }
 
 fn look(site: &Site<'_>) -> anyhow::Result<Look> {

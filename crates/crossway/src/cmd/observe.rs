@@ -1,0 +1,171 @@
+//! `crossway observe`.
+
+mod show;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use crossway_observe::map::{Answer, Map, answers};
+use crossway_observe::rates::{Rates, between};
+use crossway_observe::snapshot::Snapshot;
+use crossway_observe::target;
+use serde::Serialize;
+
+use super::Run;
+use crate::ui::{Interrupts, Ui, on_screen};
+
+/// Show which processes talk to each other, and by what
+///
+/// A target is the number or the name of a process; its descendants are observed, too. The map has every channel of
+/// these processes, to each other, to other processes and to other hosts, and says where two processes of this host
+/// use a network although they need none. Nothing is attached to the processes, and they do not notice. A user's own
+/// processes need no privilege; what cannot be seen is listed with the remedy.
+#[derive(clap::Args)]
+pub(crate) struct Observe {
+    /// Numbers or names of processes
+    #[arg(value_name = "PID|NAME")]
+    targets: Vec<String>,
+    /// Observe all processes
+    #[arg(long, conflicts_with_all = ["targets", "command"])]
+    all: bool,
+    /// Show the map again every S seconds, with rates, until interrupted
+    #[arg(long, value_name = "S", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
+    watch: Option<f64>,
+    /// Exit after this many maps of --watch
+    #[arg(short = 'n', long, value_name = "N", requires = "watch")]
+    count: Option<u64>,
+    /// Print the map as JSON; with --watch, one document per line
+    #[arg(long)]
+    json: bool,
+    /// Seconds between the start of COMMAND and its map
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
+    after: f64,
+    /// Start this command and observe it
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "targets")]
+    command: Vec<OsString>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.05..=3_600.0).contains(&s) => Ok(s),
+        _ => Err("expected a number of seconds from 0.05 to 3600".into()),
+    }
+}
+
+/// A map as it is printed: with its answers, and the rates since the previous one.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    map: &'a Map,
+    answers: Vec<Answer>,
+    rates: Option<Rates>,
+}
+
+impl Run for Observe {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        if self.targets.is_empty() && self.command.is_empty() && !self.all {
+            bail!(
+                "nothing to observe: name processes by number or name, or use --all, or -- COMMAND"
+            );
+        }
+        let interrupts = Interrupts::catch()?;
+        let mut child = self.start()?;
+        if let Some(child) = &mut child {
+            let until = Instant::now() + Duration::from_secs_f64(self.after);
+            pause(&interrupts, until);
+            if let Some(status) = child.try_wait()? {
+                bail!(
+                    "{} ended ({status}) before it was observed; use a shorter --after",
+                    self.command[0].display()
+                );
+            }
+        }
+        let answer = self.maps(ui, &interrupts, child.as_ref());
+        if let Some(mut child) = child {
+            if answer.is_ok() && !interrupts.any() {
+                ui.note("waiting for the command to end");
+            }
+            child.wait().context("cannot wait for the command")?;
+        }
+        answer.map(|()| ExitCode::SUCCESS)
+    }
+}
+
+impl Observe {
+    /// Starts the command, if there is one. Its output must not mix with JSON.
+    fn start(&self) -> anyhow::Result<Option<Child>> {
+        let Some((program, args)) = self.command.split_first() else { return Ok(None) };
+        let mut command = Command::new(program);
+        command.args(args);
+        if self.json {
+            command.stdout(Stdio::from(std::io::stderr()));
+        }
+        let child = command.spawn().with_context(|| {
+            format!("cannot start {}; name a program that exists", program.display())
+        })?;
+        Ok(Some(child))
+    }
+
+    /// Prints the map, once or repeatedly.
+    fn maps(&self, ui: &Ui, interrupts: &Interrupts, child: Option<&Child>) -> anyhow::Result<()> {
+        let live = std::io::stdout().is_terminal() && !self.json;
+        let mut before: Option<(Instant, Map)> = None;
+        let mut shown = 0;
+        loop {
+            let at = Instant::now();
+            let snapshot = Snapshot::take()
+                .context("cannot read /proc; mount it (mount -t proc proc /proc)")?;
+            let chosen = match child {
+                Some(child) => target::with_descendants(&snapshot, BTreeSet::from([child.id()])),
+                None => target::select(&snapshot, &self.targets)?,
+            };
+            let map = Map::of(&snapshot, |p| self.all || chosen.contains(&p.pid));
+            let rates = before.as_ref().map(|(then, old)| between(old, &map, at - *then));
+            // The first map of a series has no rates; it is shown at once nevertheless.
+            if self.watch.is_none() || !self.json || rates.is_some() {
+                let document = Document { answers: answers(&map), map: &map, rates };
+                self.print(ui, &document, live)?;
+                shown += u64::from(document.rates.is_some() || self.watch.is_none());
+            }
+            let Some(interval) = self.watch else { return Ok(()) };
+            if self.count.is_some_and(|count| shown >= count) {
+                return Ok(());
+            }
+            before = Some((at, map));
+            pause(interrupts, at + Duration::from_secs_f64(interval));
+            if interrupts.any() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn print(&self, ui: &Ui, document: &Document<'_>, live: bool) -> anyhow::Result<()> {
+        if self.json && self.watch.is_none() {
+            return ui.print_json(document);
+        }
+        let mut text = Vec::new();
+        if self.json {
+            serde_json::to_writer(&mut text, document)?;
+            text.push(b'\n');
+        } else {
+            text.extend(show::text(ui, document).into_bytes());
+            if live && self.watch.is_some() {
+                text = on_screen(&text);
+            }
+        }
+        let mut out = std::io::stdout().lock();
+        out.write_all(&text).and_then(|()| out.flush()).map_err(crate::ui::output_failed)
+    }
+}
+
+/// Sleeps until an instant or an interrupt.
+fn pause(interrupts: &Interrupts, until: Instant) {
+    while Instant::now() < until && !interrupts.any() {
+        let left = until.saturating_duration_since(Instant::now());
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}

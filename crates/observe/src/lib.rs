@@ -1,0 +1,13 @@
+//! How running programs talk to each other.
+//!
+//! - [`snapshot`]: what the kernel says about processes, their descriptors, mappings and sockets at one instant.
+//! - [`map`]: which processes have channels to each other and to the outside, derived from a snapshot.
+//! - [`rates`]: what flowed between two maps.
+//!
+//! Looking needs no privilege for a user's own processes. What needs more is listed as a [`snapshot::Gap`] with its
+//! remedy; nothing is left out silently.
+
+pub mod map;
+pub mod rates;
+pub mod snapshot;
+pub mod target;
