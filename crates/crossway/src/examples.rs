@@ -25,7 +25,15 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("env", &["crossway env", "crossway env --json"]),
     ("limits", &["crossway limits", "crossway limits --pair 0-1 --sizes 64,4KiB"]),
-    ("observe", &["crossway observe redis-server", "crossway observe --all --watch 2"]),
+    (
+        "observe",
+        &[
+            "crossway observe redis-server",
+            "crossway observe --all --watch 2",
+            "crossway observe redis-server --record redis.rec --time 10",
+            "crossway observe --recording redis.rec --csv events.csv",
+        ],
+    ),
     (
         "net up",
         &[

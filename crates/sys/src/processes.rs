@@ -217,6 +217,27 @@ impl ProcessFiles {
         parsed.ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has an unknown format")))
     }
 
+    /// The threads of a process.
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub fn threads(&self, pid: u32) -> io::Result<Vec<u32>> {
+        let directory = self.open_directory(&format!("/proc/{pid}/task"))?;
+        let mut found = Vec::new();
+        self.entries(&directory, |name| {
+            found.extend(name.parse::<u32>());
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Whether another process traces this one (ptrace); false if it has ended.
+    pub fn is_traced(&self, pid: u32) -> bool {
+        let status = self.read(&format!("/proc/{pid}/status")).unwrap_or_default();
+        let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+        tracer.is_some_and(|tracer| tracer.trim() != "0")
+    }
+
     /// The user to whom a process belongs.
     ///
     /// # Errors

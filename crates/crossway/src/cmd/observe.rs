@@ -1,10 +1,12 @@
 //! `crossway observe`.
 
+mod record;
 mod show;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,12 +20,15 @@ use serde::Serialize;
 use super::Run;
 use crate::ui::{Interrupts, Ui, on_screen};
 
-/// Show which processes talk to each other, and by what
+/// Show which processes talk to each other, and by what; record what they exchange
 ///
 /// A target is the number or the name of a process; its descendants are observed, too. The map has every channel of
 /// these processes, to each other, to other processes and to other hosts, and says where two processes of this host
 /// use a network although they need none. Nothing is attached to the processes, and they do not notice. A user's own
 /// processes need no privilege; what cannot be seen is listed with the remedy.
+///
+/// --record writes each call that moves bytes, with its size and times but without contents, into a folder; it uses
+/// strace, which slows programs down while it runs. --import makes such a recording from a log of strace.
 #[derive(clap::Args)]
 pub(crate) struct Observe {
     /// Numbers or names of processes
@@ -44,6 +49,24 @@ pub(crate) struct Observe {
     /// Seconds between the start of COMMAND and its map
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     after: f64,
+    /// Record what the processes exchange into this new folder
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["watch", "json", "all", "recording"])]
+    record: Option<PathBuf>,
+    /// Record for S seconds [default: until the processes end or Ctrl-C]
+    #[arg(long, value_name = "S", requires = "record", value_parser = seconds)]
+    time: Option<f64>,
+    /// Leave names, paths, addresses and process numbers out of the recording
+    #[arg(long, requires = "record")]
+    anonymous: bool,
+    /// Make the recording from this log of strace -f -ttt -T -yy; - is standard input
+    #[arg(long, value_name = "LOG", requires = "record", conflicts_with_all = ["targets", "command", "time"])]
+    import: Option<PathBuf>,
+    /// Summarise a recording
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["targets", "command", "all", "watch", "json"])]
+    recording: Option<PathBuf>,
+    /// Write the events of a recording to this file as CSV; - is standard output
+    #[arg(long, value_name = "FILE", requires = "recording")]
+    csv: Option<PathBuf>,
     /// Start this command and observe it
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "targets")]
     command: Vec<OsString>,
@@ -67,12 +90,21 @@ struct Document<'a> {
 
 impl Run for Observe {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        if let Some(recording) = &self.recording {
+            return record::show(ui, recording, self.csv.as_ref());
+        }
+        let interrupts = Interrupts::catch()?;
+        if let Some((into, log)) = self.record.as_ref().zip(self.import.as_ref()) {
+            return record::import(ui, log, into, self.anonymous, &interrupts);
+        }
         if self.targets.is_empty() && self.command.is_empty() && !self.all {
             bail!(
                 "nothing to observe: name processes by number or name, or use --all, or -- COMMAND"
             );
         }
-        let interrupts = Interrupts::catch()?;
+        if let Some(into) = &self.record {
+            return self.record(ui, into, &interrupts);
+        }
         let mut child = self.start()?;
         if let Some(child) = &mut child {
             let until = Instant::now() + Duration::from_secs_f64(self.after);
@@ -108,6 +140,26 @@ impl Observe {
             format!("cannot start {}; name a program that exists", program.display())
         })?;
         Ok(Some(child))
+    }
+
+    /// Records the targets, or a command from its beginning.
+    fn record(&self, ui: &Ui, into: &Path, interrupts: &Interrupts) -> anyhow::Result<ExitCode> {
+        if self.command.is_empty() {
+            let snapshot = Snapshot::take().context("cannot read /proc; mount it")?;
+            let chosen = target::select(&snapshot, &self.targets)?;
+            return record::live(ui, &chosen, None, into, self, interrupts);
+        }
+        let mut child = record::start_stopped(&self.command)?;
+        let chosen = BTreeSet::from([child.id()]);
+        let recorded = record::live(ui, &chosen, Some(&child), into, self, interrupts);
+        if recorded.is_err() {
+            // It may still wait to be resumed.
+            let _ = child.kill();
+        } else if !interrupts.any() && child.try_wait()?.is_none() {
+            ui.note("waiting for the command to end");
+        }
+        child.wait().context("cannot wait for the command")?;
+        recorded
     }
 
     /// Prints the map, once or repeatedly.

@@ -1,0 +1,237 @@
+//! Turns calls into events: gives threads and channels their indices, finds out what each send waited for, and follows
+//! the queues.
+
+use std::collections::HashMap;
+
+use crate::recording::{
+    Direction, Event, Lost, Operation, RecordedChannel, RecordedProcess, Recorder, RecordingError,
+    Totals,
+};
+
+/// Returns may be logged this much out of order without the clock having gone backwards, nanoseconds.
+const OUT_OF_ORDER_NS: i64 = 1_000_000;
+
+/// A call that moved bytes or waited, as an importer understands it.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// The thread's number.
+    pub thread: u32,
+    /// When it began, nanoseconds on any clock.
+    pub at_ns: i64,
+    /// How long it took, nanoseconds.
+    pub took_ns: u64,
+    /// What it did.
+    pub operation: Operation,
+    /// Bytes that were moved.
+    pub size_bytes: u64,
+    /// The CPU on which it returned, if known.
+    pub cpu: Option<u32>,
+}
+
+/// One end of a channel, as an importer finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Identifies the channel.
+    pub channel: String,
+    /// Identifies the end within the channel.
+    pub end: String,
+    /// What carries the channel, in the terms of the map.
+    pub carrier: &'static str,
+    /// Its path or address; empty: none.
+    pub name: String,
+}
+
+struct Known {
+    index: u32,
+    first: String,
+}
+
+/// Bytes sent and received in one direction; `None` if more was received than sent, so that the beginning was missed.
+type Queue = Option<(u64, u64)>;
+
+/// A recording that is assembled from calls.
+pub struct Assembly {
+    recorder: Recorder,
+    /// What was lost so far.
+    pub lost: Lost,
+    origin_ns: Option<i64>,
+    returned_ns: i64,
+    processes: HashMap<u32, u32>,
+    threads: HashMap<u32, u32>,
+    channels: HashMap<String, Known>,
+    received: HashMap<u32, u64>,
+    queues: HashMap<(u32, Direction), Queue>,
+}
+
+impl Assembly {
+    /// Begins with a recording that has no events.
+    pub fn new(recorder: Recorder) -> Assembly {
+        Assembly {
+            recorder,
+            lost: Lost::default(),
+            origin_ns: None,
+            returned_ns: i64::MIN,
+            processes: HashMap::new(),
+            threads: HashMap::new(),
+            channels: HashMap::new(),
+            received: HashMap::new(),
+            queues: HashMap::new(),
+        }
+    }
+
+    /// The index of a process, which is new with this call or known.
+    fn process(&mut self, pid: u32) -> u32 {
+        *self.processes.entry(pid).or_insert_with(|| {
+            let processes = &mut self.recorder.head_mut().processes;
+            processes.push(RecordedProcess { pid, name: format!("process {pid}") });
+            processes.len() as u32 - 1
+        })
+    }
+
+    /// The index of a thread; an unknown one is the first thread of a process.
+    fn thread(&mut self, tid: u32) -> u32 {
+        if let Some(index) = self.threads.get(&tid) {
+            return *index;
+        }
+        self.add_thread(tid, tid)
+    }
+
+    fn add_thread(&mut self, tid: u32, pid: u32) -> u32 {
+        let process = self.process(pid);
+        let threads = &mut self.recorder.head_mut().threads;
+        threads.push(process);
+        let index = threads.len() as u32 - 1;
+        self.threads.insert(tid, index);
+        index
+    }
+
+    /// A thread of `by` started `child`: a thread of the same process, or a process of its own.
+    pub fn started(&mut self, by: u32, child: u32, same_process: bool) {
+        let parent = self.thread(by);
+        let process = self.recorder.head_mut().threads[parent as usize];
+        if same_process {
+            let pid = self.recorder.head_mut().processes[process as usize].pid;
+            self.add_thread(child, pid);
+        } else {
+            // The number may have belonged to a process that has ended.
+            self.processes.remove(&child);
+            self.add_thread(child, child);
+            let name = self.recorder.head_mut().processes[process as usize].name.clone();
+            if !name.starts_with("process ") {
+                self.rename(child, &name);
+            }
+        }
+    }
+
+    /// The process of a thread has this name from now on.
+    pub fn rename(&mut self, tid: u32, name: &str) {
+        let thread = self.thread(tid);
+        let head = self.recorder.head_mut();
+        let process = head.threads[thread as usize];
+        head.processes[process as usize].name = name.to_owned();
+    }
+
+    /// Adds a call that has returned. `end`: the end of the channel that it used; `None` for a wait on no channel in
+    /// particular.
+    ///
+    /// # Errors
+    /// The recording cannot be written.
+    pub fn add(&mut self, call: Call, end: Option<&End>) -> Result<(), RecordingError> {
+        let thread = self.thread(call.thread);
+        let origin = *self.origin_ns.get_or_insert(call.at_ns);
+        let mut at_ns = call.at_ns - origin;
+        let returned = at_ns.saturating_add_unsigned(call.took_ns);
+        if returned < self.returned_ns.saturating_sub(OUT_OF_ORDER_NS) {
+            self.lost.clock_backwards += 1;
+            at_ns = self.returned_ns.saturating_sub_unsigned(call.took_ns);
+        } else {
+            self.returned_ns = self.returned_ns.max(returned);
+        }
+        let mut event = Event {
+            at_ns,
+            thread,
+            operation: call.operation,
+            channel: None,
+            direction: Direction::Forward,
+            size_bytes: call.size_bytes,
+            call_ns: call.took_ns,
+            queued_bytes: None,
+            cpu: call.cpu,
+            after: None,
+        };
+        if let Some(end) = end {
+            self.use_channel(&mut event, end);
+        }
+        let row = self.recorder.events();
+        match call.operation {
+            Operation::Send => {
+                let back = self.received.get(&thread).map(|received| row - received);
+                event.after = back.and_then(|back| u32::try_from(back).ok());
+            }
+            Operation::Receive => {
+                self.received.insert(thread, row);
+            }
+            Operation::Wait => {}
+        }
+        self.recorder.add(event)
+    }
+
+    /// Fills in the channel, the direction and the queue.
+    fn use_channel(&mut self, event: &mut Event, end: &End) {
+        let head = self.recorder.head_mut();
+        let process = head.threads[event.thread as usize];
+        let known = self.channels.entry(end.channel.clone()).or_insert_with(|| {
+            head.channels.push(RecordedChannel {
+                carrier: end.carrier.to_owned(),
+                name: String::new(),
+                from: Default::default(),
+                to: Default::default(),
+            });
+            // The writing end of a pipe is its first one, whoever comes first.
+            let first = if end.end == "reader" { "writer".to_owned() } else { end.end.clone() };
+            Known { index: head.channels.len() as u32 - 1, first }
+        });
+        let channel = &mut head.channels[known.index as usize];
+        if channel.name.is_empty() {
+            channel.name.clone_from(&end.name);
+        }
+        let at_first = known.first == end.end;
+        if at_first {
+            channel.from.insert(process)
+        } else {
+            channel.to.insert(process)
+        };
+        let sends = event.operation == Operation::Send;
+        event.channel = Some(known.index);
+        event.direction = if sends == at_first { Direction::Forward } else { Direction::Backward };
+        let both = !channel.from.is_empty() && !channel.to.is_empty();
+        let queue = self.queues.entry((known.index, event.direction)).or_insert(Some((0, 0)));
+        if let Some((sent, received)) = queue {
+            if sends {
+                *sent += event.size_bytes;
+            } else {
+                *received += event.size_bytes;
+            }
+            match sent.checked_sub(*received) {
+                Some(queued) => event.queued_bytes = Some(queued).filter(|_| both),
+                None => *queue = None,
+            }
+        }
+    }
+
+    /// Writes events that have waited for a second.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn flush_if_due(&mut self) -> Result<(), RecordingError> {
+        self.recorder.flush_if_due()
+    }
+
+    /// Writes what is left, and the totals.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn finish(self) -> Result<Totals, RecordingError> {
+        self.recorder.finish(self.lost)
+    }
+}

@@ -1,0 +1,108 @@
+//! The head of a recording: a TOML file for people and programs.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+/// Who talks to whom, how that was recorded, and what was lost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// The version of the format.
+    pub version: u32,
+    /// The program that wrote it.
+    pub written_by: String,
+    /// When the recording began, milliseconds since 1970 (UTC).
+    pub began_unix_ms: u64,
+    /// The release of the kernel on which it was recorded, if known.
+    pub kernel: Option<String>,
+    /// Number of CPUs of the machine on which it was recorded, if known.
+    pub cpus: Option<u32>,
+    /// Whether names, paths and addresses were left out.
+    pub anonymous: bool,
+    /// How it was recorded.
+    pub method: Method,
+    /// Its totals. Missing if the recorder did not finish.
+    pub totals: Option<Totals>,
+    /// The processes.
+    #[serde(default)]
+    pub processes: Vec<RecordedProcess>,
+    /// Which process each thread belongs to, as an index into `processes`, in the order of the threads' indices.
+    #[serde(default)]
+    pub threads: Vec<u32>,
+    /// The channels.
+    #[serde(default)]
+    pub channels: Vec<RecordedChannel>,
+}
+
+/// How calls were recorded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Method {
+    /// `strace`, or the format of an imported file.
+    pub name: String,
+    /// What it cost the observed programs: nanoseconds per call, as measured; missing if it was not measured.
+    pub cost_ns_per_call: Option<u64>,
+    /// Why there is no cost, or how it was measured.
+    pub cost_note: String,
+    /// What the method cannot see.
+    pub blind_to: String,
+}
+
+/// The totals of a recording that was finished.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Number of events.
+    pub events: u64,
+    /// Time between the first and the last event, nanoseconds.
+    pub span_ns: u64,
+    /// What was lost.
+    pub lost: Lost,
+}
+
+/// What a recording lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Events that the recorder was too slow for.
+    pub overrun: u64,
+    /// Calls that moved bytes through something that is not a channel, such as a file, or that is not identified.
+    pub not_a_channel: u64,
+    /// Lines or packets that could not be understood.
+    pub not_understood: u64,
+    /// Times at which the clock went backwards; the event got the time of the one before it.
+    pub clock_backwards: u64,
+}
+
+/// A process of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedProcess {
+    /// Its number.
+    pub pid: u32,
+    /// Its name; `process N` if it is unknown or left out.
+    pub name: String,
+}
+
+/// A channel of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedChannel {
+    /// What carried it, in the terms of the map, e.g. `unix-stream`.
+    pub carrier: String,
+    /// Its path or address; empty if it has none or it is left out.
+    pub name: String,
+    /// The processes at its first end (indices): who sends, if it has one direction.
+    pub from: BTreeSet<u32>,
+    /// The processes at its second end.
+    pub to: BTreeSet<u32>,
+}
+
+impl Head {
+    /// Leaves out what could identify a program, a user or a host: names, paths, addresses and process numbers.
+    pub fn anonymise(&mut self) {
+        self.anonymous = true;
+        for (number, process) in self.processes.iter_mut().enumerate() {
+            process.pid = number as u32 + 1;
+            process.name = format!("process {}", process.pid);
+        }
+        for channel in &mut self.channels {
+            channel.name.clear();
+        }
+    }
+}
