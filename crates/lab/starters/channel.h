@@ -3,71 +3,128 @@
 #define CHANNEL_H
 #define _GNU_SOURCE
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
-#include <sys/un.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+@if stream pipe fifo
+#include <endian.h>
+#include <sys/uio.h>
+@end
+@if stream seqpacket dgram
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+@end
+@if library
+#include <crossway_channel.h>
+@end
 
-#define FAMILY @FAMILY_C@
-#define TYPE @TYPE@
-#define NODELAY @NODELAY_C@
 #define LARGEST @LARGEST@
-#define DEADLINE_S 2
+#define DEADLINE_MS 2000
 
-/* Parses a path for UNIX sockets, HOST:PORT for TCP. Returns the length, or 0. */
-static socklen_t address_of(const char *text, struct sockaddr_storage *to)
+@if library
+/* The library waits, frames and notices a peer's death itself. */
+struct channel {
+    cchannel *open;
+};
+static const cchannel_options options = {.max_message = LARGEST, .pin = "@TRANSPORT@"};
+static cchannel_listener *listener;
+
+static int fail(int64_t result)
 {
-    memset(to, 0, sizeof *to);
-    if (FAMILY == AF_UNIX) {
-        struct sockaddr_un *un = (struct sockaddr_un *)to;
-        if (strlen(text) >= sizeof un->sun_path)
+    errno = result == -ESHUTDOWN ? ECONNRESET : (int)-result;
+    return -1;
+}
+
+static int channel_listen(const char *address)
+{
+    int result = cchannel_listen(address, &options, &listener);
+    return result < 0 ? fail(result) : 0;
+}
+
+static int channel_accept(struct channel *c)
+{
+    int result = cchannel_accept(listener, -1, &c->open);
+    return result < 0 ? fail(result) : 0;
+}
+
+static int channel_connect(struct channel *c, const char *address)
+{
+    int result = cchannel_connect(address, &options, DEADLINE_MS, &c->open);
+    return result < 0 ? fail(result) : 0;
+}
+
+static int send_message(struct channel *c, const void *message, uint32_t length)
+{
+    int result = cchannel_send(c->open, message, length, DEADLINE_MS);
+    return result < 0 ? fail(result) : 0;
+}
+
+static ssize_t receive_message(struct channel *c, void *message)
+{
+    int64_t result = cchannel_recv(c->open, message, LARGEST, DEADLINE_MS);
+    return result < 0 ? fail(result) : result;
+}
+
+static void channel_close(struct channel *c)
+{
+    cchannel_close(c->open);
+}
+
+static void channel_remove(void)
+{
+}
+@end
+@if stream seqpacket dgram pipe fifo
+struct channel {
+    int in, out; /* A socket is both. */
+@if pipe
+    pid_t peer; /* The server's process, which the client started. */
+@end
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Waits until a descriptor is ready; returns -1 with ETIMEDOUT when the time is over. */
+static int wait_for(int fd, short events, int64_t until_ms)
+{
+    for (;;) {
+        int64_t left = until_ms - now_ms();
+        struct pollfd one = {.fd = fd, .events = events};
+        int n = poll(&one, 1, left > 0 ? (int)left : 0);
+        if (n > 0)
             return 0;
-        un->sun_family = AF_UNIX;
-        strcpy(un->sun_path, text);
-        return sizeof *un;
+        if (n == 0)
+            errno = ETIMEDOUT;
+        if (n == 0 || errno != EINTR)
+            return -1;
     }
-    char host[256];
-    const char *colon = strrchr(text, ':');
-    if (!colon || (size_t)(colon - text) >= sizeof host)
-        return 0;
-    memcpy(host, text, colon - text);
-    host[colon - text] = 0;
-    struct addrinfo wanted = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *found;
-    if (getaddrinfo(host, colon + 1, &wanted, &found))
-        return 0;
-    socklen_t length = found->ai_addrlen;
-    memcpy(to, found->ai_addr, length);
-    freeaddrinfo(found);
-    return length;
 }
+@end
+@if stream pipe fifo
 
-/* A send that finds no room waits, which provides back-pressure. No call waits longer than the deadline. */
-static void set_up(int fd)
-{
-    struct timeval deadline = {.tv_sec = DEADLINE_S};
-    int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &deadline, sizeof deadline);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof deadline);
-    if (NODELAY)
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
-
-/* Sends all parts, in one call if there is room. If the length were sent alone, the rest would wait for its
-   acknowledgement (Nagle). */
-static int write_all(int fd, struct iovec *parts, size_t count)
+/* Sends all parts, in one call if there is room. A full channel makes the sender wait. */
+static int write_all(int fd, struct iovec *parts, int count, int64_t until_ms)
 {
     while (count) {
-        struct msghdr header = {.msg_iov = parts, .msg_iovlen = count};
-        ssize_t n = sendmsg(fd, &header, MSG_NOSIGNAL);
+        ssize_t n = writev(fd, parts, count);
+        if (n < 0 && errno == EAGAIN && wait_for(fd, POLLOUT, until_ms) == 0)
+            continue;
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -82,52 +139,450 @@ static int write_all(int fd, struct iovec *parts, size_t count)
     return 0;
 }
 
-static int read_all(int fd, void *bytes, size_t count)
+/* Reads exactly `count` bytes. After a part of them, a deadline that passes is EPROTO: the rest cannot be told apart. */
+static int read_all(int fd, void *bytes, size_t count, int64_t until_ms)
 {
     for (size_t done = 0; done < count;) {
-        ssize_t n = recv(fd, (char *)bytes + done, count - done, 0);
-        if (n < 0 && errno == EINTR)
+        ssize_t n = read(fd, (char *)bytes + done, count - done);
+        if (n > 0) {
+            done += n;
             continue;
-        if (n == 0)
+        }
+        if (n == 0) {
             errno = ECONNRESET;
-        if (n <= 0)
             return -1;
-        done += n;
+        }
+        if (errno == EINTR || (errno == EAGAIN && wait_for(fd, POLLIN, until_ms) == 0))
+            continue;
+        if (done && errno == ETIMEDOUT)
+            errno = EPROTO;
+        return -1;
     }
     return 0;
 }
 
-/* Sends a message; returns -1 with errno on failure, EAGAIN if the deadline passed. */
-static int send_message(int fd, const void *message, uint32_t length)
+/* Sends a message: its length in four bytes, then its bytes. ETIMEDOUT: the channel stayed full; close it. */
+static int send_message(struct channel *c, const void *message, uint32_t length)
 {
+    uint32_t word = htole32(length);
+    struct iovec parts[2] = {{&word, sizeof word}, {(void *)message, length}};
     if (length > LARGEST) {
         errno = EMSGSIZE;
         return -1;
     }
-    struct iovec parts[2] = {{&length, sizeof length}, {(void *)message, length}};
-    size_t without_length = TYPE != SOCK_STREAM;
-    return write_all(fd, parts + without_length, 2 - without_length);
+    return write_all(c->out, parts, 2, now_ms() + DEADLINE_MS);
 }
 
-/* Receives a message into a buffer of LARGEST bytes; returns its length, or -1 with errno. */
-static ssize_t receive_message(int fd, void *message)
+/* Receives a message into LARGEST bytes. ETIMEDOUT: none has begun, and the channel may be kept. */
+static ssize_t receive_message(struct channel *c, void *message)
 {
-    uint32_t length;
-    if (TYPE != SOCK_STREAM) {
-        ssize_t n;
-        do
-            n = recv(fd, message, LARGEST, 0);
-        while (n < 0 && errno == EINTR);
-        if (n == 0)
-            errno = ECONNRESET;
-        return n > 0 ? n : -1;
-    }
-    if (read_all(fd, &length, sizeof length))
+    int64_t until_ms = now_ms() + DEADLINE_MS;
+    uint32_t word;
+    if (read_all(c->in, &word, sizeof word, until_ms))
         return -1;
+    uint32_t length = le32toh(word);
     if (length > LARGEST) {
         errno = EPROTO;
         return -1;
     }
-    return read_all(fd, message, length) ? -1 : (ssize_t)length;
+    if (read_all(c->in, message, length, until_ms)) {
+        if (errno == ETIMEDOUT)
+            errno = EPROTO;
+        return -1;
+    }
+    return length;
 }
+@end
+@if seqpacket dgram
+
+/* Sends a message. An empty one cannot be told from the end of a connection. */
+static int send_message(struct channel *c, const void *message, uint32_t length)
+{
+    int64_t until_ms = now_ms() + DEADLINE_MS;
+    if (length == 0 || length > LARGEST) {
+        errno = EMSGSIZE;
+        return -1;
+    }
+    while (send(c->out, message, length, MSG_NOSIGNAL) < 0)
+        if (errno != EINTR && (errno != EAGAIN || wait_for(c->out, POLLOUT, until_ms)))
+            return -1;
+    return 0;
+}
+
+/* Receives a message into LARGEST bytes. ETIMEDOUT: there was none, and the channel may be kept. */
+static ssize_t receive_message(struct channel *c, void *message)
+{
+    int64_t until_ms = now_ms() + DEADLINE_MS;
+    ssize_t n;
+    while ((n = recv(c->in, message, LARGEST, MSG_TRUNC)) < 0)
+        if (errno != EINTR && (errno != EAGAIN || wait_for(c->in, POLLIN, until_ms)))
+            return -1;
+    if (n > 0 && n <= LARGEST)
+        return n;
+    errno = n ? EMSGSIZE : ECONNRESET;
+    return -1;
+}
+@end
+@if stream seqpacket dgram
+
+static int listener = -1;
+static const char *path;
+
+/* Parses a path for UNIX sockets, HOST:PORT otherwise. Returns the length, or 0 with errno. */
+static socklen_t address_of(const char *text, struct sockaddr_storage *to)
+{
+    memset(to, 0, sizeof *to);
+    errno = EINVAL;
+    if (@FAMILY@ == AF_UNIX) {
+        struct sockaddr_un *un = (struct sockaddr_un *)to;
+        if (strlen(text) >= sizeof un->sun_path)
+            return 0;
+        un->sun_family = AF_UNIX;
+        strcpy(un->sun_path, text);
+        return sizeof *un;
+    }
+    char host[256];
+    const char *colon = strrchr(text, ':');
+    if (!colon || (size_t)(colon - text) >= sizeof host)
+        return 0;
+    memcpy(host, text, colon - text);
+    host[colon - text] = 0;
+    struct addrinfo wanted = {.ai_family = @FAMILY@, .ai_socktype = SOCK_STREAM}, *found;
+    if (getaddrinfo(host, colon + 1, &wanted, &found))
+        return 0;
+    socklen_t length = found->ai_addrlen;
+    memcpy(to, found->ai_addr, length);
+    freeaddrinfo(found);
+    return length;
+}
+
+static int new_socket(void)
+{
+    return socket(@FAMILY@, @TYPE@ | SOCK_NONBLOCK | SOCK_CLOEXEC, @PROTOCOL@);
+}
+
+static int channel_of(struct channel *c, int fd)
+{
+@if nodelay
+    int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+@end
+    c->in = c->out = fd;
+    return fd < 0 ? -1 : 0;
+}
+
+static int give_up(int fd)
+{
+    int cause = errno;
+    close(fd);
+    errno = cause;
+    return -1;
+}
+
+/* Connects; a connect that cannot be completed at once goes on in the background. */
+static int connect_by(int fd, const struct sockaddr_storage *to, socklen_t length)
+{
+    socklen_t size = sizeof(int);
+    int cause = 0;
+    if (connect(fd, (const struct sockaddr *)to, length) == 0)
+        return 0;
+    if (errno != EINPROGRESS && errno != EINTR)
+        return -1;
+    if (wait_for(fd, POLLOUT, now_ms() + DEADLINE_MS))
+        return -1;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &cause, &size);
+    errno = cause;
+    return cause ? -1 : 0;
+}
+
+static int channel_listen(const char *address)
+{
+    struct sockaddr_storage to;
+    socklen_t length = address_of(address, &to);
+    if (!length || (listener = new_socket()) < 0)
+        return -1;
+@if unix
+    /* A killed server leaves its path behind; a live one answers. */
+    int probe = new_socket();
+    int alive = connect_by(probe, &to, length) == 0;
+    struct stat found;
+    if (!alive && errno == ECONNREFUSED && lstat(address, &found) == 0 && S_ISSOCK(found.st_mode))
+        unlink(address);
+    close(probe);
+    if (alive) {
+        errno = EADDRINUSE;
+        return -1;
+    }
+@end
+@if inet
+    int on = 1;
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+@end
+    if (bind(listener, (struct sockaddr *)&to, length))
+        return -1;
+    path = address;
+@if stream seqpacket
+    return listen(listener, 64);
+@end
+@if dgram
+    return 0;
+@end
+}
+@end
+@if stream seqpacket
+
+static int channel_accept(struct channel *c)
+{
+    if (wait_for(listener, POLLIN, INT64_MAX / 2))
+        return -1;
+    return channel_of(c, accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
+static int channel_connect(struct channel *c, const char *address)
+{
+    struct sockaddr_storage to;
+    socklen_t length = address_of(address, &to);
+    int fd = length ? new_socket() : -1;
+    if (fd < 0)
+        return -1;
+    return connect_by(fd, &to, length) ? give_up(fd) : channel_of(c, fd);
+}
+@end
+@if dgram
+
+/* Binds a socket to an address that the system chooses. */
+static int bound_socket(void)
+{
+    struct sockaddr_storage any = {.ss_family = @FAMILY@};
+@if inet
+    ((struct sockaddr_in *)&any)->sin_addr.s_addr = htonl(INADDR_ANY);
+    socklen_t length = sizeof(struct sockaddr_in);
+@end
+@if unix
+    socklen_t length = sizeof(sa_family_t);
+@end
+    int fd = new_socket();
+    return fd >= 0 && bind(fd, (struct sockaddr *)&any, length) ? give_up(fd) : fd;
+}
+
+/* Each client gets a socket of its own, which is connected to the client's, so that it receives from nobody else: the
+   server answers a greeting from it, and the client connects to the answer's source. */
+static int channel_accept(struct channel *c)
+{
+    for (;;) {
+        struct sockaddr_storage from;
+        socklen_t length = sizeof from;
+        char greeting;
+        if (wait_for(listener, POLLIN, INT64_MAX / 2))
+            return -1;
+        if (recvfrom(listener, &greeting, 1, 0, (struct sockaddr *)&from, &length) != 1)
+            continue;
+        int fd = bound_socket();
+        if (fd < 0)
+            return -1;
+        if (connect(fd, (struct sockaddr *)&from, length) == 0 && send(fd, "", 1, MSG_NOSIGNAL) == 1)
+            return channel_of(c, fd);
+        close(fd); /* The client has gone meanwhile. */
+    }
+}
+
+static int channel_connect(struct channel *c, const char *address)
+{
+    struct sockaddr_storage to;
+    socklen_t length = address_of(address, &to);
+    int fd = length ? bound_socket() : -1;
+    char answer;
+    if (fd < 0)
+        return -1;
+    if (sendto(fd, "", 1, 0, (struct sockaddr *)&to, length) != 1)
+        return give_up(fd);
+    if (wait_for(fd, POLLIN, now_ms() + DEADLINE_MS))
+        return give_up(fd);
+    length = sizeof to;
+    if (recvfrom(fd, &answer, 1, 0, (struct sockaddr *)&to, &length) != 1)
+        return give_up(fd);
+    return connect(fd, (struct sockaddr *)&to, length) ? give_up(fd) : channel_of(c, fd);
+}
+@end
+@if stream seqpacket dgram
+
+static void channel_close(struct channel *c)
+{
+    close(c->in);
+}
+
+static void channel_remove(void)
+{
+@if unix
+    if (path)
+        unlink(path);
+@end
+}
+@end
+@if pipe
+
+/* The client starts the server, whose standard input and output are the two pipes. */
+static int channel_listen(const char *address)
+{
+    (void)address;
+    return 0;
+}
+
+static int channel_accept(struct channel *c)
+{
+    static int accepted;
+    if (accepted++) {
+        pause(); /* There is one client; the program ends with it. */
+        return -1;
+    }
+    /* Standard output is the channel: whatever else the program prints must not get into it. */
+    *c = (struct channel){.in = fcntl(0, F_DUPFD_CLOEXEC, 3), .out = fcntl(1, F_DUPFD_CLOEXEC, 3)};
+    dup2(2, 1);
+    fcntl(c->in, F_SETFL, O_NONBLOCK);
+    fcntl(c->out, F_SETFL, O_NONBLOCK);
+    return 0;
+}
+
+static int channel_connect(struct channel *c, const char *address)
+{
+    int to[2], from[2];
+    if (pipe2(to, O_CLOEXEC))
+        return -1;
+    if (pipe2(from, O_CLOEXEC)) {
+        close(to[0]);
+        close(to[1]);
+        return -1;
+    }
+    c->peer = fork();
+    if (c->peer == 0) {
+        dup2(to[0], 0);
+        dup2(from[1], 1);
+        char command[4096];
+        snprintf(command, sizeof command, "exec %s", address);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    close(to[0]);
+    close(from[1]);
+    c->in = from[0];
+    c->out = to[1];
+    fcntl(c->in, F_SETFL, O_NONBLOCK);
+    fcntl(c->out, F_SETFL, O_NONBLOCK);
+    return c->peer < 0 ? -1 : 0;
+}
+
+static void channel_close(struct channel *c)
+{
+    close(c->in);
+    close(c->out);
+    /* The server ends when its standard input does; one that does not is killed. */
+    for (int64_t until_ms = now_ms() + DEADLINE_MS; c->peer > 0 && waitpid(c->peer, NULL, WNOHANG) == 0;) {
+        if (now_ms() >= until_ms)
+            kill(c->peer, SIGKILL);
+        usleep(1000);
+    }
+}
+
+static void channel_remove(void)
+{
+}
+@end
+@if fifo
+
+static int listener = -1;
+static const char *path;
+
+/* A client creates two FIFOs named after its process, and sends its number to the server's. Both are removed as soon
+   as the two processes have opened them, so nothing is left behind however a process ends. */
+static void names_of(char names[2][512], const char *address, pid_t client)
+{
+    snprintf(names[0], 512, "%s.%d.request", address, (int)client);
+    snprintf(names[1], 512, "%s.%d.reply", address, (int)client);
+}
+@end
+@if fifo
+
+static int channel_listen(const char *address)
+{
+    struct stat found;
+    if (mkfifo(address, 0600) && errno != EEXIST)
+        return -1;
+    /* Open for writing as well: otherwise the end of each client would be the end of the FIFO. */
+    listener = open(address, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    if (listener < 0 || fstat(listener, &found))
+        return -1;
+    if (!S_ISFIFO(found.st_mode) || found.st_uid != geteuid()) {
+        errno = EEXIST;
+        return -1;
+    }
+    path = address;
+    return 0;
+}
+
+static int channel_accept(struct channel *c)
+{
+    for (;;) {
+        int32_t client;
+        char names[2][512];
+        if (wait_for(listener, POLLIN, INT64_MAX / 2))
+            return -1;
+        if (read(listener, &client, sizeof client) != sizeof client || client <= 0)
+            continue;
+        names_of(names, path, client);
+        c->in = open(names[0], O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+        c->out = open(names[1], O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+        unlink(names[0]);
+        unlink(names[1]);
+        if (c->in >= 0 && c->out >= 0 && write(c->out, "", 1) == 1)
+            return 0;
+        close(c->in); /* The client has gone meanwhile. */
+        close(c->out);
+    }
+}
+
+static int channel_connect(struct channel *c, const char *address)
+{
+    char names[2][512], greeting;
+    int32_t self = getpid();
+    int server = open(address, O_WRONLY | O_NONBLOCK | O_CLOEXEC); /* ENXIO: no server reads. */
+    if (server < 0)
+        return -1;
+    names_of(names, address, self);
+    unlink(names[0]);
+    unlink(names[1]);
+    *c = (struct channel){.in = -1, .out = -1};
+    int reader = -1;
+    if (mkfifo(names[0], 0600) == 0 && mkfifo(names[1], 0600) == 0) {
+        /* A FIFO can be opened for writing only while there is a reader. */
+        reader = open(names[0], O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        c->out = open(names[0], O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        c->in = open(names[1], O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    }
+    int met = c->in >= 0 && c->out >= 0 && write(server, &self, sizeof self) == sizeof self &&
+              wait_for(c->in, POLLIN, now_ms() + DEADLINE_MS) == 0 && read(c->in, &greeting, 1) == 1;
+    int cause = errno;
+    close(server);
+    close(reader); /* From here on only the server reads, so that its death is EPIPE. */
+    if (met)
+        return 0;
+    unlink(names[0]);
+    unlink(names[1]);
+    close(c->in);
+    close(c->out);
+    errno = cause;
+    return -1;
+}
+
+static void channel_close(struct channel *c)
+{
+    close(c->in);
+    close(c->out);
+}
+
+static void channel_remove(void)
+{
+    if (path)
+        unlink(path);
+}
+@end
 #endif

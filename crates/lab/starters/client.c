@@ -1,15 +1,17 @@
 /* Sends numbered messages and checks the answers: ./client ADDRESS COUNT */
 #include "channel.h"
+#include <endian.h>
 
-static int connected(const struct sockaddr_storage *address, socklen_t length)
+#define PATIENCE_S 30
+
+/* Connects; ends the program if there is no server for PATIENCE_S seconds. */
+static void connected(struct channel *c, const char *address)
 {
-    for (long pause_ms = 10;; pause_ms = pause_ms < 250 ? pause_ms * 2 : 500) {
-        int fd = socket(FAMILY, TYPE | SOCK_CLOEXEC, 0);
-        set_up(fd);
-        if (connect(fd, (const struct sockaddr *)address, length) == 0)
-            return fd;
-        fprintf(stderr, "waiting for the server: %s\n", strerror(errno));
-        close(fd);
+    time_t end = time(NULL) + PATIENCE_S;
+    for (long pause_ms = 10; channel_connect(c, address); pause_ms = pause_ms < 250 ? pause_ms * 2 : 500) {
+        fprintf(stderr, "waiting for the server at %s: %s\n", address, strerror(errno));
+        if (time(NULL) >= end)
+            exit(1);
         struct timespec pause = {.tv_nsec = pause_ms * 1000000};
         nanosleep(&pause, NULL);
     }
@@ -17,23 +19,25 @@ static int connected(const struct sockaddr_storage *address, socklen_t length)
 
 int main(int argc, char **argv)
 {
-    struct sockaddr_storage address;
-    socklen_t length = argc == 3 ? address_of(argv[1], &address) : 0;
-    if (!length) {
+    if (argc != 3) {
         fprintf(stderr, "usage: client ADDRESS COUNT\n");
         return 2;
     }
+    const char *address = argv[1];
     uint64_t count = strtoull(argv[2], NULL, 10), reconnects = 0;
     char *answer = malloc(LARGEST);
-    int fd = connected(&address, length);
+    struct channel c;
+    signal(SIGPIPE, SIG_IGN); /* A lost peer is an error of the call. */
+    connected(&c, address);
     for (uint64_t number = 0; answer && number < count;) {
+        uint64_t request = htole64(number);
         ssize_t n = -1;
-        if (send_message(fd, &number, sizeof number) == 0)
-            n = receive_message(fd, answer);
-        if (n != sizeof number || memcmp(answer, &number, sizeof number)) {
+        if (send_message(&c, &request, sizeof request) == 0)
+            n = receive_message(&c, answer);
+        if (n != sizeof request || memcmp(answer, &request, sizeof request)) {
             /* The server may or may not have processed this request: it is sent again on a new connection. */
-            close(fd);
-            fd = connected(&address, length);
+            channel_close(&c);
+            connected(&c, address);
             reconnects++;
             puts("reconnected");
             fflush(stdout);
@@ -45,7 +49,7 @@ int main(int argc, char **argv)
         }
     }
     printf("done %llu, reconnected %llu\n", (unsigned long long)count, (unsigned long long)reconnects);
+    channel_close(&c);
     free(answer);
-    close(fd);
     return 0;
 }

@@ -2,24 +2,30 @@
 
 mod channel;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-fn connected(address: &str) -> channel::Socket {
-    let mut pause = Duration::from_millis(10);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Connects; ends the program if there is no server for as long as PATIENCE.
+fn connected(address: &str) -> channel::Channel {
+    let (mut pause, begun) = (Duration::from_millis(10), Instant::now());
     loop {
-        match channel::Socket::connect(address).and_then(|s| channel::set_up(&s).map(|()| s)) {
-            Ok(socket) => return socket,
-            Err(error) => eprintln!("waiting for the server: {error}"),
+        match channel::connect(address) {
+            Ok(link) => return link,
+            Err(error) => eprintln!("waiting for the server at {address}: {error}"),
+        }
+        if begun.elapsed() > PATIENCE {
+            std::process::exit(1);
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(500));
     }
 }
 
-fn asked(socket: &channel::Socket, number: u64) -> std::io::Result<bool> {
+fn asked(link: &mut channel::Channel, number: u64) -> std::io::Result<bool> {
     let request = number.to_le_bytes();
-    channel::send(socket, &request)?;
-    Ok(channel::receive(socket)? == request)
+    link.send(&request)?;
+    Ok(link.receive()?.is_some_and(|answer| answer == request))
 }
 
 fn main() {
@@ -29,11 +35,11 @@ fn main() {
         std::process::exit(2);
     };
     let count: u64 = count.parse().expect("COUNT is a number");
-    let (mut socket, mut number, mut reconnects) = (connected(&address), 0, 0);
+    let (mut link, mut number, mut reconnects) = (connected(&address), 0, 0);
     while number < count {
-        if !matches!(asked(&socket, number), Ok(true)) {
+        if !matches!(asked(&mut link, number), Ok(true)) {
             // The server may or may not have processed this request: it is sent again on a new connection.
-            socket = connected(&address);
+            link = connected(&address);
             reconnects += 1;
             println!("reconnected");
             continue;

@@ -1,73 +1,66 @@
-/* Answers each message with the same bytes: ./server ADDRESS */
+/* Answers each message with the same bytes: @SERVER_USE@ */
 #include "channel.h"
 #include <pthread.h>
-
-static const char *path;
 
 static void stop(int number)
 {
     (void)number;
-    if (FAMILY == AF_UNIX)
-        unlink(path);
+    channel_remove();
     _exit(0);
 }
 
 static void *serve(void *given)
 {
-    int fd = (int)(intptr_t)given;
+    struct channel *c = given;
     char *message = malloc(LARGEST);
-    set_up(fd);
+@if dgram
+    int silent = 0; /* Nothing reports the death of a client: one that is silent for a minute has gone. */
+@end
     while (message) {
-        ssize_t n = receive_message(fd, message);
-        if (n < 0 && errno == EAGAIN)
+        ssize_t n = receive_message(c, message);
+        if (n < 0 && errno == ETIMEDOUT@SILENT@)
             continue; /* The client is silent; it may stay connected. */
-        if (n < 0 || send_message(fd, message, n))
+        if (n < 0 || send_message(c, message, n))
             break; /* The client closed, died or violated the protocol: only its own connection ends. */
+@if dgram
+        silent = 0;
+@end
     }
     free(message);
-    close(fd);
+    channel_close(c);
+    free(c);
+@if pipe
+    exit(0);
+@end
     return NULL;
 }
 
 int main(int argc, char **argv)
 {
-    struct sockaddr_storage address;
-    socklen_t length = argc == 2 ? address_of(argv[1], &address) : 0;
-    if (!length) {
-        fprintf(stderr, "usage: server ADDRESS\n");
+    const char *address = argc > 1 ? argv[1] : "@NO_ADDRESS@";
+    if (!*address || argc > 2) {
+        fprintf(stderr, "usage: @SERVER_USE@\n");
         return 2;
     }
-    path = argv[1];
-    int listener = socket(FAMILY, TYPE | SOCK_CLOEXEC, 0), on = 1;
-    if (FAMILY == AF_UNIX) {
-        /* A killed server leaves its path behind; a live one answers. */
-        int probe = socket(FAMILY, TYPE | SOCK_CLOEXEC, 0);
-        if (connect(probe, (struct sockaddr *)&address, length) == 0) {
-            fprintf(stderr, "%s: another server is running\n", path);
-            return 1;
-        }
-        if (errno == ECONNREFUSED)
-            unlink(path);
-        close(probe);
-    } else {
-        setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    }
-    if (bind(listener, (struct sockaddr *)&address, length) || listen(listener, 64)) {
-        perror(path);
+    signal(SIGPIPE, SIG_IGN); /* A lost peer is an error of the call. */
+    if (channel_listen(address)) {
+        perror(address);
         return 1;
     }
     signal(SIGTERM, stop);
     signal(SIGINT, stop);
-    puts("ready");
-    fflush(stdout);
+    fprintf(stderr, "ready\n");
     for (;;) {
-        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        struct channel *c = malloc(sizeof *c);
         pthread_t thread;
-        if (fd < 0)
-            continue;
-        if (pthread_create(&thread, NULL, serve, (void *)(intptr_t)fd))
-            close(fd);
-        else
+        if (!c || channel_accept(c)) {
+            free(c);
+            usleep(10000); /* For example too many open files: connections that end make room. */
+        } else if (pthread_create(&thread, NULL, serve, c)) {
+            channel_close(c);
+            free(c);
+        } else {
             pthread_detach(thread);
+        }
     }
 }

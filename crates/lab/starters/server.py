@@ -1,37 +1,47 @@
-"""Answers each message with the same bytes: python3 server.py ADDRESS"""
-import os
+"""Answers each message with the same bytes: @SERVER_USE@"""
 import signal
-import socket
 import sys
 import threading
 
 import channel
 
 
-def serve(sock):
-    channel.set_up(sock)
-    with sock:
-        while True:
-            try:
-                channel.send(sock, channel.receive(sock))
-            except socket.timeout:
-                continue  # The client is silent; it may stay connected.
-            except OSError:
-                return  # The client closed, died or violated the protocol: only its own connection ends.
+def serve(link):
+@if dgram
+    silent = 0  # Nothing reports the death of a client: one that is silent for a minute has gone.
+@end
+    while True:
+        try:
+            link.send(link.receive())
+@if dgram
+            silent = 0
+@end
+        except channel.Idle:
+@if dgram
+            silent += 1
+            if silent > 30:
+                break
+@end
+            continue  # The client is silent; it may stay connected.
+        except OSError:
+            break  # The client closed, died or violated the protocol: only its own connection ends.
+    link.close()
 
 
 def main():
-    address = sys.argv[1]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    listener = channel.listen(address)
-    print("ready", flush=True)
+    listener = channel.Listener(sys.argv[1] if len(sys.argv) > 1 else "@NO_ADDRESS@")
+    print("ready", file=sys.stderr, flush=True)
     try:
+@if pipe
+        serve(listener.accept())
+@end
+@if stream seqpacket dgram fifo
         while True:
-            sock, _ = listener.accept()
-            threading.Thread(target=serve, args=(sock,), daemon=True).start()
+            threading.Thread(target=serve, args=(listener.accept(),), daemon=True).start()
+@end
     finally:
-        if channel.FAMILY == socket.AF_UNIX:
-            os.unlink(address)
+        listener.remove()
 
 
 main()

@@ -1,31 +1,45 @@
-//! Answers each message with the same bytes: ./server ADDRESS
+//! Answers each message with the same bytes: @SERVER_USE@
 
 mod channel;
 
-fn serve(socket: channel::Socket) -> std::io::Result<()> {
-    channel::set_up(&socket)?;
+fn serve(mut link: channel::Channel) -> std::io::Result<()> {
+@if dgram
+    // Nothing reports the death of a client: one that is silent for a minute has gone.
+    let mut silent = 0;
+@end
     loop {
-        match channel::receive(&socket) {
-            Ok(message) => channel::send(&socket, &message)?,
-            // The client is silent; it may stay connected.
-            Err(error) if channel::timed_out(&error) => {}
-            // The client closed, died or violated the protocol: only its own connection ends.
-            Err(error) => return Err(error),
+        match link.receive()? {
+            Some(message) => link.send(&message)?,
+@if stream
+            None => {} // The client is silent; it may stay connected.
+@end
+@if dgram
+            None if silent >= 30 => return Ok(()),
+            None => {
+                silent += 1;
+                continue;
+            }
+@end
         }
+@if dgram
+        silent = 0;
+@end
     }
 }
 
 fn main() -> std::io::Result<()> {
-    let address = std::env::args().nth(1).expect("usage: server ADDRESS");
-    if @UNIX@ && channel::Socket::connect(&address).is_err() {
-        // A server that was killed leaves its path behind; a live one would have answered.
-        let _ = std::fs::remove_file(&address);
-    }
+    let Some(address) = std::env::args().nth(1) else {
+        eprintln!("usage: @SERVER_USE@");
+        std::process::exit(2);
+    };
     let listener = channel::Listener::bind(&address)?;
-    println!("ready");
-    for socket in listener.incoming() {
-        let socket = socket?;
-        std::thread::spawn(move || serve(socket));
+    eprintln!("ready");
+    loop {
+        match listener.accept() {
+            // An error is that of one client, which closed, died or violated the protocol: only its connection ends.
+            Ok(link) => drop(std::thread::spawn(move || serve(link))),
+            // For example too many open files: connections that end make room.
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
+        }
     }
-    Ok(())
 }

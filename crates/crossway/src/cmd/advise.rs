@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use crossway_lab::advise::candidate::{Candidate, Known};
 use crossway_lab::advise::ready::READY;
-use crossway_lab::advise::starter::{self, Language};
+use crossway_lab::advise::starter::{self, Languages};
 use crossway_lab::advise::{
     Advice, AdviseError, Bench, Library, Machine, NoBench, Question, Sources, admissible, advise,
     least_time,
@@ -73,9 +73,10 @@ pub(crate) struct Advise {
     /// Write the answer to this file as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write a small server and client, in c, rust or python, that use the recommended mechanism
-    #[arg(long, value_name = "LANGUAGE", value_parser = language)]
-    code: Option<Language>,
+    /// Write a small server and client that use the recommended mechanism, in c, rust or python, or in two languages,
+    /// e.g. python,c for a client in Python and a server in C
+    #[arg(long, value_name = "LANGUAGE")]
+    code: Option<Languages>,
     /// Folder for the two programs [default: named after the question]
     #[arg(long, value_name = "DIR", requires = "code")]
     code_dir: Option<PathBuf>,
@@ -86,11 +87,6 @@ pub(crate) struct Advise {
 
 /// Time limit for measuring unless `--time` is given.
 const USUAL_TIME: Duration = Duration::from_secs(120);
-
-fn language(word: &str) -> Result<Language, String> {
-    let found = Language::ALL.iter().find(|(name, _)| *name == word);
-    found.map(|(_, language)| *language).ok_or_else(|| "write c, rust or python".to_owned())
-}
 
 /// Parses a number with a unit of time, such as `60s`, `5min` or `500ms`, and returns the seconds.
 fn seconds(text: &str) -> Result<f64, String> {
@@ -167,7 +163,7 @@ impl Run for Advise {
         if !self.no_measure {
             sources.budget = Some(self.budget(least_time(&question, &sources)?)?);
         }
-        self.tell_starters(&admissible(&question, &sources.known)?.candidates, ui);
+        self.check_starters(&question, &admissible(&question, &sources.known)?.candidates, ui)?;
         let quiet = self.json;
         let advice = if self.no_measure {
             advise(&question, &sources, &mut NoBench, &mut |_| {})
@@ -251,41 +247,49 @@ impl Advise {
         })
     }
 
-    /// If `--code` was given, prints which candidates have starter programs. Called before time is spent on measuring.
-    fn tell_starters(&self, candidates: &[Candidate], ui: &Ui) {
-        let Some(language) = self.code else { return };
-        let available = starter::available(language);
-        let has = |c: &&Candidate| available.contains(&c.mechanism);
-        let with: Vec<String> = candidates.iter().filter(has).map(Candidate::label).collect();
-        let text = match &with[..] {
-            [] => format!(
-                "none of the candidates has starter programs in this language, so --code will write none; they exist \
-                 only for {}",
-                available.join(", ")
-            ),
-            with => format!(
-                "starter programs in this language are available for {} (of {})",
-                with.join(", "),
-                count(candidates.len(), "candidate", "candidates")
-            ),
-        };
-        ui.note(&text);
+    /// If `--code` was given, refuses what cannot have starter programs and prints which candidates have none. Called
+    /// before time is spent on measuring.
+    fn check_starters(
+        &self,
+        question: &Question,
+        candidates: &[Candidate],
+        ui: &Ui,
+    ) -> anyhow::Result<()> {
+        let Some(languages) = self.code else { return Ok(()) };
+        let ids: Vec<&str> = candidates.iter().map(|c| c.mechanism).collect();
+        starter::check(question, languages, &ids)?;
+        let available = starter::available(languages);
+        let without: Vec<String> = candidates
+            .iter()
+            .filter(|c| !available.contains(&c.mechanism))
+            .map(Candidate::label)
+            .collect();
+        if !without.is_empty() {
+            ui.note(&format!(
+                "{} of {} have no starter programs in {languages} ({}); if one of these is chosen, the programs are for \
+                 the best candidate that has them",
+                without.len(),
+                count(candidates.len(), "candidate", "candidates"),
+                without.join(", ")
+            ));
+        }
+        Ok(())
     }
 
     /// Writes the starter programs if `--code` was given and a mechanism is recommended. If the mechanism has no
     /// starter programs, they are for the best admissible candidate that has some.
     fn write_starter(&self, advice: &Advice, question: &Question, ui: &Ui) -> anyhow::Result<()> {
-        let (Some(language), Some(mechanism)) = (self.code, &advice.mechanism) else {
+        let (Some(languages), Some(mechanism)) = (self.code, &advice.mechanism) else {
             return Ok(());
         };
-        let available = starter::available(language);
+        let available = starter::available(languages);
         let has = |id: &str| available.contains(&id);
         let others = advice.compared.iter().filter(|c| c.is_pursued());
         let other = others.map(|c| c.mechanism.as_str()).find(|id| has(id));
         let subject = if has(mechanism) { Some(mechanism.as_str()) } else { other };
         let Some(subject) = subject else {
             let text = format!(
-                "no starter programs were written: in this language, there are none for {mechanism} or any other \
+                "no starter programs were written: there are none in {languages} for {mechanism} or any other \
                  admissible candidate, only for {}",
                 available.join(", ")
             );
@@ -295,10 +299,10 @@ impl Advise {
         let dir = self.code_dir.clone().unwrap_or_else(|| PathBuf::from(&advice.name));
         let largest = question.sizes.iter().map(|s| s.bytes).chain(question.reply_bytes).max();
         let files =
-            starter::write(subject, mechanism, language, largest.unwrap_or_default(), &dir)?;
+            starter::write(subject, mechanism, languages, largest.unwrap_or_default(), &dir)?;
         if subject != mechanism {
             let text = format!(
-                "there are no starter programs for {mechanism} in this language; those written are for {subject}, the \
+                "there are no starter programs for {mechanism} in {languages}; those written are for {subject}, the \
                  best admissible candidate that has them"
             );
             ui.note(&text);

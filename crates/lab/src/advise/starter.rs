@@ -1,8 +1,13 @@
 //! Starter programs: a small server and client for the recommended mechanism, with deadlines, reconnection,
-//! back-pressure and clean-up.
+//! back-pressure and clean-up. The two may be written in different languages.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::Question;
+use super::question::Pattern;
 
 /// A language in which starter programs are available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,19 +24,75 @@ impl Language {
     /// All languages with their names.
     pub const ALL: [(&'static str, Language); 3] =
         [("c", Language::C), ("rust", Language::Rust), ("python", Language::Python)];
+
+    /// The name, as on the command line.
+    pub fn name(self) -> &'static str {
+        Language::ALL.iter().find(|(_, language)| *language == self).map_or("", |(name, _)| name)
+    }
+
+    /// The ending of its source files.
+    fn ending(self) -> &'static str {
+        match self {
+            Language::C => "c",
+            Language::Rust => "rs",
+            Language::Python => "py",
+        }
+    }
+}
+
+/// The languages of the client and of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Languages {
+    /// Of the client.
+    pub client: Language,
+    /// Of the server.
+    pub server: Language,
+}
+
+impl FromStr for Languages {
+    type Err = String;
+
+    /// Parses one language for both programs, or two, as `python,c`: the client's and the server's.
+    fn from_str(text: &str) -> Result<Languages, String> {
+        let language = |word: &str| {
+            let found = Language::ALL.iter().find(|(name, _)| *name == word.trim());
+            found.map(|(_, language)| *language).ok_or_else(|| {
+                format!("'{word}' is none of c, rust and python; write one, or CLIENT,SERVER")
+            })
+        };
+        let (client, server) = text.split_once(',').unwrap_or((text, text));
+        Ok(Languages { client: language(client)?, server: language(server)? })
+    }
+}
+
+impl fmt::Display for Languages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.client == self.server {
+            true => f.write_str(self.client.name()),
+            false => write!(f, "{},{}", self.client.name(), self.server.name()),
+        }
+    }
 }
 
 /// The reason why no starter programs were written.
 #[derive(Debug, thiserror::Error)]
 pub enum StarterError {
-    /// There are no starter programs for the mechanism in this language.
-    #[error("there are no starter programs for {mechanism} in this language; they are available for {}", .available.join(", "))]
+    /// There are no starter programs for the mechanism in these languages.
+    #[error("there are no starter programs for {mechanism} in {languages}: {why}")]
     None {
         /// The mechanism's id.
         mechanism: String,
-        /// Mechanisms with starter programs in this language.
-        available: Vec<&'static str>,
+        /// The languages that were asked for.
+        languages: Languages,
+        /// What is missing, and for which mechanisms there are programs.
+        why: String,
     },
+    /// There are no starter programs for the question's pattern.
+    #[error(
+        "there are no starter programs for a fan-out, in which a slow receiver must not delay the others; omit --code, \
+         or ask with the pattern fan-in or request-reply"
+    )]
+    FanOut,
     /// A file could not be written.
     #[error("cannot write {}: {cause}; name another folder with --code-dir", path.display())]
     Unwritten {
@@ -48,47 +109,154 @@ pub enum StarterError {
     },
 }
 
+/// What a mechanism's programs are made of.
 struct Kind {
     mechanism: &'static str,
+    /// The parts of the templates that apply.
+    parts: &'static [&'static str],
     family: &'static str,
     socket_type: &'static str,
-    nodelay: bool,
+    protocol: Option<&'static str>,
+}
+
+const fn socket(
+    mechanism: &'static str,
+    parts: &'static [&'static str],
+    family: &'static str,
+    socket_type: &'static str,
+) -> Kind {
+    Kind { mechanism, parts, family, socket_type, protocol: None }
+}
+
+const fn plain(mechanism: &'static str, parts: &'static [&'static str]) -> Kind {
+    socket(mechanism, parts, "", "")
 }
 
 const KINDS: &[Kind] = &[
-    Kind { mechanism: "uds-stream", family: "AF_UNIX", socket_type: "SOCK_STREAM", nodelay: false },
+    plain("pipe", &["pipe"]),
+    plain("fifo", &["fifo"]),
+    socket("uds-stream", &["stream", "unix", "unixstream"], "AF_UNIX", "SOCK_STREAM"),
+    socket("uds-dgram", &["dgram", "unix", "unixdgram"], "AF_UNIX", "SOCK_DGRAM"),
+    socket("uds-seqpacket", &["seqpacket", "unix"], "AF_UNIX", "SOCK_SEQPACKET"),
+    socket("tcp", &["stream", "inet", "inetstream"], "AF_INET", "SOCK_STREAM"),
+    socket("tcp-nodelay", &["stream", "inet", "inetstream", "nodelay"], "AF_INET", "SOCK_STREAM"),
     Kind {
-        mechanism: "uds-seqpacket",
-        family: "AF_UNIX",
-        socket_type: "SOCK_SEQPACKET",
-        nodelay: false,
+        protocol: Some("IPPROTO_MPTCP"),
+        ..socket("mptcp", &["stream", "inet"], "AF_INET", "SOCK_STREAM")
     },
-    Kind { mechanism: "tcp", family: "AF_INET", socket_type: "SOCK_STREAM", nodelay: false },
-    Kind { mechanism: "tcp-nodelay", family: "AF_INET", socket_type: "SOCK_STREAM", nodelay: true },
+    socket("udp", &["dgram", "inet", "inetdgram"], "AF_INET", "SOCK_DGRAM"),
+    plain("shm-futex", &["library"]),
+    plain("shm-spin", &["library"]),
+    plain("shm-eventfd", &["library"]),
 ];
 
-const C: &[(&str, &str)] = &[
+impl Kind {
+    fn has(&self, part: &str) -> bool {
+        self.parts.contains(&part)
+    }
+
+    fn is_in(&self, language: Language) -> bool {
+        match language {
+            Language::C => true,
+            Language::Python => !self.has("library"),
+            // What the standard library has: neither SOCK_SEQPACKET nor a deadline on pipes.
+            Language::Rust => ["unixstream", "inetstream", "dgram"].iter().any(|p| self.has(p)),
+        }
+    }
+}
+
+const C: [(&str, &str); 3] = [
     ("channel.h", include_str!("../../starters/channel.h")),
     ("server.c", include_str!("../../starters/server.c")),
     ("client.c", include_str!("../../starters/client.c")),
 ];
-const RUST: &[(&str, &str)] = &[
+const RUST: [(&str, &str); 3] = [
     ("channel.rs", include_str!("../../starters/channel.rs")),
     ("server.rs", include_str!("../../starters/server.rs")),
     ("client.rs", include_str!("../../starters/client.rs")),
 ];
-const PYTHON: &[(&str, &str)] = &[
+const PYTHON: [(&str, &str); 3] = [
     ("channel.py", include_str!("../../starters/channel.py")),
     ("server.py", include_str!("../../starters/server.py")),
     ("client.py", include_str!("../../starters/client.py")),
 ];
 const README: &str = include_str!("../../starters/README.md");
 
-/// Mechanisms with starter programs in a language. Rust's standard library does not support SOCK_SEQPACKET, so
-/// uds-seqpacket is missing there.
-pub fn available(language: Language) -> Vec<&'static str> {
-    let has = |kind: &&Kind| language != Language::Rust || kind.socket_type == "SOCK_STREAM";
+fn templates(language: Language) -> [(&'static str, &'static str); 3] {
+    match language {
+        Language::C => C,
+        Language::Rust => RUST,
+        Language::Python => PYTHON,
+    }
+}
+
+/// Mechanisms with starter programs in these languages.
+pub fn available(languages: Languages) -> Vec<&'static str> {
+    let has = |kind: &&Kind| kind.is_in(languages.client) && kind.is_in(languages.server);
     KINDS.iter().filter(has).map(|kind| kind.mechanism).collect()
+}
+
+/// Refuses a question for which there cannot be starter programs, whatever is chosen. `candidates` are the mechanisms
+/// that can be.
+///
+/// # Errors
+/// The question's pattern or all of its candidates have no starter programs in these languages.
+pub fn check(
+    question: &Question,
+    languages: Languages,
+    candidates: &[&str],
+) -> Result<(), StarterError> {
+    if question.pattern == Pattern::FanOut {
+        return Err(StarterError::FanOut);
+    }
+    let available = available(languages);
+    if candidates.iter().any(|id| available.contains(id)) {
+        return Ok(());
+    }
+    Err(none(&candidates.join(", "), languages))
+}
+
+fn none(mechanism: &str, languages: Languages) -> StarterError {
+    let why = match available(languages)[..] {
+        [] => "there are none in these languages".to_owned(),
+        ref some => format!("they exist for {}", some.join(", ")),
+    };
+    StarterError::None { mechanism: mechanism.to_owned(), languages, why }
+}
+
+/// Keeps the lines that apply: those between `@if WORD...` and `@end` only if one of the words is among `parts`.
+fn select(text: &str, parts: &[&str]) -> String {
+    let mut kept = vec![true];
+    let mut out = String::with_capacity(text.len());
+    let mut blank = 0;
+    for line in text.lines() {
+        if let Some(words) = line.strip_prefix("@if ") {
+            let applies = words.split(' ').any(|word| parts.contains(&word));
+            kept.push(applies && kept.last() == Some(&true));
+        } else if line == "@end" {
+            kept.pop();
+        } else if kept.last() == Some(&true) {
+            blank = if line.is_empty() { blank + 1 } else { 0 };
+            if blank <= 2 {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+/// How a program is built and started.
+fn commands(language: Language, program: &str, kind: &Kind) -> (String, String) {
+    let library =
+        if kind.has("library") { " $(pkg-config --cflags --libs crossway-channel)" } else { "" };
+    match language {
+        Language::C => {
+            (format!("cc -O2 -pthread -o {program} {program}.c{library}"), format!("./{program}"))
+        }
+        Language::Rust => (format!("rustc -O --edition 2024 {program}.rs"), format!("./{program}")),
+        Language::Python => (String::new(), format!("python3 {program}.py")),
+    }
 }
 
 /// Writes the programs and a README for messages of up to `largest` bytes (4096 if that is more) to a folder, which is
@@ -96,80 +264,108 @@ pub fn available(language: Language) -> Vec<&'static str> {
 /// `mechanism`.
 ///
 /// # Errors
-/// There are no starter programs for the mechanism in the language, or a file already exists or cannot be written.
+/// There are no starter programs for the mechanism in the languages, or a file already exists or cannot be written.
 pub fn write(
     mechanism: &str,
     recommended: &str,
-    language: Language,
+    languages: Languages,
     largest: u64,
     dir: &Path,
 ) -> Result<Vec<PathBuf>, StarterError> {
-    let kind = KINDS
-        .iter()
-        .find(|k| k.mechanism == mechanism && available(language).contains(&k.mechanism));
-    let Some(kind) = kind else {
-        return Err(StarterError::None {
-            mechanism: mechanism.to_owned(),
-            available: available(language),
-        });
-    };
-    let unix = kind.family == "AF_UNIX";
-    let (files, build, server, client) = match language {
-        Language::C => (
-            C,
-            "cc -O2 -pthread -o server server.c && cc -O2 -o client client.c",
-            "./server",
-            "./client",
-        ),
-        Language::Rust => (
-            RUST,
-            "rustc -O --edition 2024 server.rs && rustc -O --edition 2024 client.rs",
-            "./server",
-            "./client",
-        ),
-        Language::Python => (PYTHON, "python3 --version", "python3 server.py", "python3 client.py"),
-    };
+    let Languages { client, server } = languages;
+    let available = available(languages);
+    let kind = KINDS.iter().find(|k| k.mechanism == mechanism && available.contains(&mechanism));
+    let kind = kind.ok_or_else(|| none(mechanism, languages))?;
     let largest = largest.max(4096).to_string();
-    let flag = |yes: &'static str, no: &'static str| if kind.nodelay { yes } else { no };
     let why = if mechanism == recommended {
         format!("`crossway advise` recommended {mechanism}; these programs are a starting point.")
     } else {
         format!(
-            "`crossway advise` recommended {recommended}, for which there are no starter programs in this \
-             language.\nThese are for {mechanism}, the best admissible candidate that has them; they are a starting \
-             point."
+            "`crossway advise` recommended {recommended}, for which there are no starter programs in {languages}.\n\
+             These are for {mechanism}, the best admissible candidate that has them; they are a starting point."
         )
     };
+    let (unix, dgram, pipe) = (kind.has("unix"), kind.has("dgram"), kind.has("pipe"));
+    let (build_server, start_server) = commands(server, "server", kind);
+    let (build_client, start_client) = commands(client, "client", kind);
+    let build: Vec<_> =
+        [build_server, build_client].into_iter().filter(|line| !line.is_empty()).collect();
+    let address = match kind.parts {
+        ["pipe"] => format!("'{start_server}'"),
+        ["library"] => "example".to_owned(),
+        _ if unix => "example.sock".to_owned(),
+        ["fifo"] => "example.fifo".to_owned(),
+        _ => "127.0.0.1:7777".to_owned(),
+    };
+    let mut run: Vec<String> = build;
+    if !pipe {
+        run.push(format!("{start_server} {address} &"));
+    }
+    run.push(format!("{start_client} {address} 100000"));
+    let run: Vec<String> = run.iter().map(|line| format!("    {line}")).collect();
+    let server_use =
+        if pipe { "the client starts it".to_owned() } else { format!("{start_server} ADDRESS") };
+    let death = match (server, unix || kind.has("fifo")) {
+        (Language::Rust, true) => {
+            "\nA server in Rust leaves its address behind however it ends; the next one removes it."
+        }
+        (_, true) => {
+            "\nA server that is killed leaves its address behind; the next one removes it."
+        }
+        _ => "",
+    };
+    let python = kind.protocol.map_or("0".to_owned(), |name| format!("socket.{name}"));
     let words = [
         ("@WHY@", why.as_str()),
         ("@MECHANISM@", mechanism),
+        ("@TRANSPORT@", mechanism),
         ("@FAMILY@", kind.family),
-        ("@FAMILY_C@", kind.family),
         ("@TYPE@", kind.socket_type),
-        ("@NODELAY_PY@", flag("True", "False")),
-        ("@NODELAY_C@", flag("1", "0")),
-        ("@NODELAY_RUST@", flag("socket.set_nodelay(true)?;", "")),
-        ("@RUST_SOCKET@", if unix { "os::unix::net::UnixStream" } else { "net::TcpStream" }),
+        ("@PROTOCOL@", kind.protocol.unwrap_or("0")),
+        ("@PROTOCOL_PY@", &python),
+        ("@SILENT@", if dgram { " && silent++ < 30" } else { "" }),
+        ("@NO_ADDRESS@", if pipe { "the client" } else { "" }),
+        ("@SERVER_USE@", &server_use),
+        ("@ANY_PY@", if unix { "\"\"" } else { "(\"\", 0)" }),
+        (
+            "@RUST_SOCKET@",
+            match (unix, dgram) {
+                (true, true) => "os::unix::net::UnixDatagram",
+                (true, false) => "os::unix::net::UnixStream",
+                (false, true) => "net::UdpSocket",
+                (false, false) => "net::TcpStream",
+            },
+        ),
         ("@RUST_LISTENER@", if unix { "os::unix::net::UnixListener" } else { "net::TcpListener" }),
-        ("@UNIX@", if unix { "true" } else { "false" }),
+        ("@RUST_CONNECT@", if unix { "connect_addr" } else { "connect" }),
+        ("@RUST_REF@", if unix { "&" } else { "" }),
         ("@LARGEST@", &largest),
-        ("@BUILD@", build),
-        ("@SERVER@", server),
-        ("@CLIENT@", client),
-        ("@ADDRESS@", if unix { "/tmp/example.sock" } else { "127.0.0.1:7777" }),
+        ("@RUN@", &run.join("\n")),
+        ("@DEATH@", death),
     ];
+    let files = |language: Language, program: &'static str| {
+        let name = format!("{program}.{}", language.ending());
+        templates(language)
+            .into_iter()
+            .filter(move |(file, _)| file.starts_with("channel") || *file == name)
+    };
+    let mut all: Vec<_> = files(server, "server").chain(files(client, "client")).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.push(("README.md", README));
     let unwritten = |path: &Path| {
         let path = path.to_owned();
         move |cause| StarterError::Unwritten { path, cause }
     };
+    if let Some(path) = all.iter().map(|(name, _)| dir.join(name)).find(|path| path.exists()) {
+        return Err(StarterError::Exists { path });
+    }
     std::fs::create_dir_all(dir).map_err(unwritten(dir))?;
     let mut written = Vec::new();
-    for (name, text) in files.iter().copied().chain([("README.md", README)]) {
+    for (name, text) in all {
         let path = dir.join(name);
-        if path.exists() {
-            return Err(StarterError::Exists { path });
-        }
-        let text = words.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
+        let text =
+            words.iter().fold(select(text, kind.parts), |text, (from, to)| text.replace(from, to));
         std::fs::write(&path, text).map_err(unwritten(&path))?;
         written.push(path);
     }
