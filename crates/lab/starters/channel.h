@@ -25,6 +25,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 @end
+@if mq
+#include <mqueue.h>
+@end
 @if library
 #include <crossway_channel.h>
 @end
@@ -85,11 +88,14 @@ static void channel_remove(void)
 {
 }
 @end
-@if stream seqpacket dgram pipe fifo
+@if stream seqpacket dgram pipe fifo mq
 struct channel {
     int in, out; /* A socket is both. */
 @if pipe
     pid_t peer; /* The server's process, which the client started. */
+@end
+@if mq
+    pid_t peer; /* The process at the other end, whose death a queue does not report. */
 @end
 };
 
@@ -583,6 +589,121 @@ static void channel_remove(void)
 {
     if (path)
         unlink(path);
+}
+@end
+@if mq
+
+/* A queue keeps whole messages. It is a descriptor on Linux, so poll works. */
+static int send_message(struct channel *c, const void *message, uint32_t length)
+{
+    int64_t until_ms = now_ms() + DEADLINE_MS;
+    while (mq_send(c->out, message, length, 0))
+        if (errno != EINTR && (errno != EAGAIN || wait_for(c->out, POLLOUT, until_ms)))
+            return -1;
+    return 0;
+}
+
+/* Receives a message into LARGEST bytes. ETIMEDOUT: there was none, and the channel may be kept. */
+static ssize_t receive_message(struct channel *c, void *message)
+{
+    int64_t until_ms = now_ms() + DEADLINE_MS;
+    ssize_t n;
+    while ((n = mq_receive(c->in, message, LARGEST, NULL)) < 0)
+        if (errno != EINTR && (errno != EAGAIN || wait_for(c->in, POLLIN, until_ms))) {
+            if (errno == ETIMEDOUT && kill(c->peer, 0) && errno == ESRCH)
+                errno = ECONNRESET;
+            return -1;
+        }
+    return n;
+}
+
+static mqd_t listener = -1;
+static const char *path;
+
+/* A client creates two queues named after its process, and sends its number to the server's queue. Both are removed as
+   soon as the two processes have opened them, so nothing is left behind however a process ends. */
+static void names_of(char names[2][256], const char *address, pid_t client)
+{
+    snprintf(names[0], 256, "%.200s.%d.request", address, (int)client);
+    snprintf(names[1], 256, "%.200s.%d.reply", address, (int)client);
+}
+
+/* Opens a queue for few messages, because a user's queues may take only RLIMIT_MSGQUEUE bytes altogether. */
+static mqd_t new_queue(const char *name, int flags, long largest)
+{
+    struct mq_attr size = {.mq_maxmsg = 4, .mq_msgsize = largest};
+    return mq_open(name, flags | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0600, &size);
+}
+
+static int channel_listen(const char *address)
+{
+    listener = new_queue(address, O_RDONLY, sizeof(int32_t));
+    path = address;
+    return listener < 0 ? -1 : 0;
+}
+
+static int channel_accept(struct channel *c)
+{
+    for (;;) {
+        int32_t client, self = getpid();
+        char names[2][256];
+        if (wait_for(listener, POLLIN, INT64_MAX / 2))
+            return -1;
+        if (mq_receive(listener, (char *)&client, sizeof client, NULL) != sizeof client || client <= 0)
+            continue;
+        names_of(names, path, client);
+        c->peer = client;
+        c->in = mq_open(names[0], O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        c->out = mq_open(names[1], O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        mq_unlink(names[0]);
+        mq_unlink(names[1]);
+        if (c->in >= 0 && c->out >= 0 && mq_send(c->out, (char *)&self, sizeof self, 0) == 0)
+            return 0;
+        mq_close(c->in); /* The client has gone meanwhile. */
+        mq_close(c->out);
+    }
+}
+
+static void channel_close(struct channel *c)
+{
+    mq_close(c->in);
+    mq_close(c->out);
+}
+
+static int channel_connect(struct channel *c, const char *address)
+{
+    static char greeting[LARGEST];
+    char names[2][256];
+    int32_t self = getpid();
+    mqd_t server = mq_open(address, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (server < 0)
+        return -1;
+    names_of(names, address, self);
+    c->peer = self;
+    mq_unlink(names[0]); /* Of an earlier process of this number. */
+    mq_unlink(names[1]);
+    c->out = new_queue(names[0], O_WRONLY | O_EXCL, LARGEST);
+    c->in = new_queue(names[1], O_RDONLY | O_EXCL, LARGEST);
+    if (c->in >= 0 && c->out >= 0 && mq_send(server, (char *)&self, sizeof self, 0) == 0 &&
+        receive_message(c, greeting) == sizeof self) {
+        memcpy(&self, greeting, sizeof self);
+        c->peer = self;
+        mq_close(server);
+        return 0;
+    }
+    int cause = errno;
+    mq_close(server);
+    mq_unlink(names[0]);
+    mq_unlink(names[1]);
+    channel_close(c);
+    errno = cause;
+    return -1;
+}
+
+static void channel_remove(void)
+{
+    if (path)
+        mq_unlink(path);
 }
 @end
 #endif

@@ -145,6 +145,7 @@ const KINDS: &[Kind] = &[
         ..socket("mptcp", &["stream", "inet"], "AF_INET", "SOCK_STREAM")
     },
     socket("udp", &["dgram", "inet", "inetdgram"], "AF_INET", "SOCK_DGRAM"),
+    plain("posix-mq", &["mq"]),
     plain("shm-futex", &["library"]),
     plain("shm-spin", &["library"]),
     plain("shm-eventfd", &["library"]),
@@ -158,7 +159,8 @@ impl Kind {
     fn is_in(&self, language: Language) -> bool {
         match language {
             Language::C => true,
-            Language::Python => !self.has("library"),
+            // Its standard library has no POSIX message queues.
+            Language::Python => !self.has("library") && !self.has("mq"),
             // What the standard library has: neither SOCK_SEQPACKET nor a deadline on pipes.
             Language::Rust => ["unixstream", "inetstream", "dgram"].iter().any(|p| self.has(p)),
         }
@@ -293,6 +295,7 @@ pub fn write(
     let address = match kind.parts {
         ["pipe"] => format!("'{start_server}'"),
         ["library"] => "example".to_owned(),
+        ["mq"] => "/example".to_owned(),
         _ if unix => "example.sock".to_owned(),
         ["fifo"] => "example.fifo".to_owned(),
         _ => "127.0.0.1:7777".to_owned(),
@@ -305,7 +308,7 @@ pub fn write(
     let run: Vec<String> = run.iter().map(|line| format!("    {line}")).collect();
     let server_use =
         if pipe { "the client starts it".to_owned() } else { format!("{start_server} ADDRESS") };
-    let death = match (server, unix || kind.has("fifo")) {
+    let death = match (server, unix || kind.has("fifo") || kind.has("mq")) {
         (Language::Rust, true) => {
             "\nA server in Rust leaves its address behind however it ends; the next one removes it."
         }
