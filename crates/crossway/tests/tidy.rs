@@ -55,6 +55,22 @@ fn rust_sources() -> Vec<(String, String)> {
     sources
 }
 
+/// The names and endings of the files that may lie in the root.
+const AT_THE_ROOT: &[&str] = &[
+    "Makefile",
+    "LICENSE-MIT",
+    "LICENSE-APACHE",
+    ".gitignore",
+    "action.yml",
+    ".md",
+    ".toml",
+    ".cff",
+    "Cargo.lock",
+];
+
+/// Endings of the tracked files that are no text: the archive of a reference run's histograms.
+const BINARIES: &[&str] = &[".zip"];
+
 fn complain(what: &str, found: Vec<String>) {
     assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
 }
@@ -124,6 +140,47 @@ fn nothing_is_left_to_do_or_tied_to_one_machine() {
         }
     }
     complain("banned words", found);
+}
+
+#[test]
+fn the_root_holds_only_what_belongs_there() {
+    let known = |path: &str| {
+        AT_THE_ROOT
+            .iter()
+            .any(|name| path == *name || (name.starts_with('.') && path.ends_with(name)))
+    };
+    let found = tracked()
+        .into_iter()
+        .map(|(path, _)| path)
+        .filter(|path| !path.contains('/') && !known(path))
+        .collect();
+    complain("these are not of a kind that belongs in the root", found);
+}
+
+#[test]
+fn no_binary_is_tracked() {
+    let is_binary = |file: &Path| fs::read(file).is_ok_and(|bytes| bytes.contains(&0));
+    let allowed = |path: &str| {
+        path.starts_with("records/") && BINARIES.iter().any(|ending| path.ends_with(ending))
+    };
+    let found = tracked()
+        .into_iter()
+        .filter(|(path, file)| !allowed(path) && is_binary(file))
+        .map(|(path, _)| path)
+        .collect();
+    complain("these contain NUL bytes, so they are no text", found);
+}
+
+#[test]
+fn the_table_of_contents_lists_every_document() {
+    let contents = fs::read_to_string(root().join("docs/README.md")).expect("docs/README.md");
+    let found = tracked()
+        .into_iter()
+        .filter_map(|(path, _)| Some(path.strip_prefix("docs/")?.to_owned()))
+        .filter(|name| name.ends_with(".md") && !name.contains('/') && name != "README.md")
+        .filter(|name| !contents.contains(&format!("]({name})")))
+        .collect();
+    complain("docs/README.md does not list these", found);
 }
 
 #[test]

@@ -105,8 +105,8 @@ fn an_echo_without_lock_step_goes_on_from_a_tipcd_to_a_kernel_and_back() {
     between(&program, "from a kernel to a tipcd", [kernel, tipcd], &echoes);
 }
 
-/// Prints how two kernels handle these echoes, for docs/TIPC.md. They may stall, which is reported and is not a
-/// failure.
+/// Prints how two kernels handle these echoes, for docs/TIPC-CONFORMANCE.md. They may stall, which
+/// is reported and is not a failure.
 #[test]
 #[ignore = "a reference run of two guests' kernels: --ignored --nocapture between_two_kernels"]
 fn an_echo_without_lock_step_between_two_kernels() {

@@ -1,6 +1,7 @@
-//! Checks the tables of docs/TIPC.md that list the result of each call in each state, and the effect of each event on
-//! each state. `CROSSWAY_WRITE=1` writes them, from runs on one kernel, between two kernels, on one `tipcd` and between
-//! two `tipcd`s; without that variable, the runs must reproduce what is written.
+//! Checks the tables of docs/TIPC-CONFORMANCE.md that list the result of each call in each state,
+//! and the effect of each event on each state. `CROSSWAY_WRITE=1` writes them, from runs on one
+//! kernel, between two kernels, on one `tipcd` and between two `tipcd`s; without that variable, the
+//! runs must reproduce what is written.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -230,7 +231,7 @@ fn ours(cell: &str) -> String {
 }
 
 fn document() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/TIPC.md")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/TIPC-CONFORMANCE.md")
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Enables unmodified programs to use AF_TIPC on kernels without it: preloaded before the C library (LD_PRELOAD), it
-//! implements the calls on TIPC sockets and forwards all others. docs/decisions/0041 gives the reasons, docs/TIPC.md
-//! lists the intercepted calls.
+//! implements the calls on TIPC sockets and forwards all others. docs/decisions/0041 gives the reasons,
+//! docs/TIPC-CONFORMANCE.md lists the intercepted calls.
 //!
 //! A TIPC socket is one end of a socket pair whose other end belongs to `tipcd` (docs/decisions/0040), so calls that
 //! only wait for descriptors, copy them or pass them on work unchanged. All other state of a socket is in memory that

@@ -8,7 +8,7 @@
 
 static char buf[70000];
 
-/* Invalid pointers. The destination address of a send is left out, because the library does not check it: see docs/TIPC.md. */
+/* Invalid pointers. The destination address of a send is left out, because the library does not check it: see docs/TIPC-CONFORMANCE.md. */
 static void nowhere(void)
 {
 	void *bad = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,5 +1,5 @@
-//! What made the TIPC of kernels fail, replayed against this node: each test is a row of the table in docs/TIPC.md and
-//! names the vulnerability. Tests are compiled with overflow checks. The facts come from the public descriptions.
+//! What made the TIPC of kernels fail, replayed against this node: each test is a row of the table in
+//! docs/TIPC-CONFORMANCE.md and names the vulnerability. Tests are compiled with overflow checks. The facts come from the public descriptions.
 
 mod calls;
 mod frames;
