@@ -9,7 +9,7 @@ use crossway_mech::Wait;
 
 use crate::inputs::{Beside, Load};
 use crate::limits::cores_moved_between;
-use crate::record::{LOCAL, Latency, Pacing, RATE_REACHED, Record, Span, Status};
+use crate::record::{HostMeters, LOCAL, Latency, Pacing, RATE_REACHED, Record, Span, Status};
 use crate::stats;
 
 /// The inputs that distinguish cases, each as text. Inputs that vary between trials (order, seed) or between runs
@@ -201,16 +201,41 @@ pub fn counts(record: &Record) -> bool {
     record.status == Status::Ok || missed_rate(record)
 }
 
+/// What decides whether a trial that is not `ok` counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Circumstances {
+    /// Whether it achieved less than [`RATE_REACHED`] of its rate.
+    ///
+    /// [`RATE_REACHED`]: crate::record::RATE_REACHED
+    pub missed_rate: bool,
+    /// Whether a concurrent workload did.
+    pub beside_missed_rate: bool,
+    /// Whether the hypervisor moved the CPUs to other cores during the trial.
+    pub cores_moved: bool,
+    /// Whether the hypervisor took CPU time away ([`steal_share`]).
+    pub stolen: bool,
+}
+
+impl Circumstances {
+    /// Whether a trial with this status only missed its rate: the mechanism was too slow, and nothing else was wrong.
+    pub fn only_missed_rate(self, status: Status) -> bool {
+        let disturbed = self.beside_missed_rate || self.cores_moved || self.stolen;
+        status == Status::Degraded && self.missed_rate && !disturbed
+    }
+}
+
 /// Whether a trial is degraded for the only reason that it achieved less than [`RATE_REACHED`] of its rate.
 ///
 /// [`RATE_REACHED`]: crate::record::RATE_REACHED
 pub fn missed_rate(record: &Record) -> bool {
     let missed = |pacing: Option<Pacing>| pacing.is_some_and(|p| p.missed());
-    record.status == Status::Degraded
-        && missed(record.pacing)
-        && !record.beside.iter().any(|beside| missed(beside.pacing))
-        && !record.calibration.cores_moved()
-        && stolen(record).is_none()
+    let circumstances = Circumstances {
+        missed_rate: missed(record.pacing),
+        beside_missed_rate: record.beside.iter().any(|beside| missed(beside.pacing)),
+        cores_moved: record.calibration.cores_moved(),
+        stolen: stolen(record).is_some(),
+    };
+    circumstances.only_missed_rate(record.status)
 }
 
 /// The trials of a case from which its figures come: those that count, unless their median missed the rate of the case.
@@ -255,9 +280,14 @@ const STEAL_SHARE: f64 = 0.05;
 
 /// The fraction of a trial's time that the hypervisor took away (steal), if it is large enough to distort the figures.
 pub fn stolen(record: &Record) -> Option<f64> {
+    steal_share(&record.host_cpu, record.throughput.as_ref()?.wall_ns)
+}
+
+/// The fraction of `wall_ns` that the hypervisor took away from these hosts, if it is large enough to distort the figures.
+pub fn steal_share(hosts: &[HostMeters], wall_ns: u64) -> Option<f64> {
     // Several hosts may be on the same physical machine, so take the largest value instead of the sum.
-    let steal_ns = record.host_cpu.iter().map(|host| host.steal_ns).max().unwrap_or(0);
-    let steal_share = steal_ns as f64 / (record.throughput.as_ref()?.wall_ns.max(1) as f64);
+    let steal_ns = hosts.iter().map(|host| host.steal_ns).max().unwrap_or(0);
+    let steal_share = steal_ns as f64 / wall_ns.max(1) as f64;
     // Below a few clock ticks of /proc/stat the fraction is meaningless.
     (steal_ns >= 30_000_000 && steal_share > STEAL_SHARE).then_some(steal_share)
 }

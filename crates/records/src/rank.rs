@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::awake;
 use crate::cases::{self, Case, CaseKey, latency};
+use crate::compare::durations;
 use crate::inputs::{Measure, Workload};
 use crate::limits::{MOVED_FACTOR, bound};
 use crate::record::{Rates, Record, Span, Status};
@@ -196,6 +197,9 @@ pub struct Rankings {
     /// Settings in which no trial has a figure by which it could be ranked; they have no ranking.
     #[serde(default)]
     pub without_figures: Vec<WithoutFigures>,
+    /// What a reader of all rankings should know, in whole sentences.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// A setting in which no trial has a figure by which it could be ranked.
@@ -283,7 +287,8 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
         keys.push((key, class));
     }
     let reversals = reversals(&rankings, &keys);
-    Rankings { rankings, reversals, alone, degraded, without_figures }
+    let warnings = durations::pooled(&cases).into_iter().collect();
+    Rankings { rankings, reversals, alone, degraded, without_figures, warnings }
 }
 
 /// The name of a mechanism in a ranking, followed by its way of waiting if that is hybrid, e.g. `hybrid-20us`.

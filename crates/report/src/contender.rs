@@ -1,6 +1,7 @@
 //! A contender (a mechanism with its way of waiting and of accessing the payload), and the style in which it is drawn.
 
 use crossway_lab::catalogue::Family;
+use crossway_records::family::carrier;
 use crossway_records::inputs::{Access, Wait};
 use crossway_records::rank::WaitClass;
 
@@ -81,7 +82,9 @@ impl Contender {
         let mut label = self.mechanism.clone();
         match self.wait {
             Wait::Block => {}
-            Wait::Spin if self.mechanism.contains("spin") => {}
+            // Of Crossway's own mechanisms, one with this name can only spin. A contender's name says nothing.
+            Wait::Spin if self.mechanism.contains("spin") && carrier(&self.mechanism).is_some() => {
+            }
             Wait::Spin => label.push_str(" (spin)"),
             Wait::Hybrid { spin_us } => label.push_str(&format!(" (hybrid {spin_us} µs)")),
         }

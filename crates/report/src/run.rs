@@ -9,6 +9,8 @@ use crossway_lab::other_work;
 use crossway_lab::plan::{self, OVERRIDES};
 use crossway_lab::preflight::{Finding, Severity};
 use crossway_lab::run::RunInfo;
+use crossway_records::cases::group;
+use crossway_records::compare::durations;
 use crossway_records::record::{Record, Status};
 use crossway_records::records_io::{self, ReadError};
 
@@ -144,7 +146,8 @@ impl Run {
     /// Makes a run from records in memory.
     pub fn of_records(path: &Path, records: Vec<Record>) -> Run {
         let summary = Summary::of(&records);
-        Run { dir: path.to_owned(), records, summary, ..Run::default() }
+        let notices = durations::pooled(&group(&records)).into_iter().collect();
+        Run { dir: path.to_owned(), records, summary, notices, ..Run::default() }
     }
 
     /// Draws conclusions from the run.

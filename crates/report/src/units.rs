@@ -97,6 +97,21 @@ fn join(number: &str, unit: &str) -> String {
     if unit.is_empty() { number.to_owned() } else { format!("{number} {unit}") }
 }
 
+/// Formats a duration that was requested, without rounding: `2 ms`, `33.333333 ms`. Two that differ never look the same.
+pub fn exact_duration(ns: u64) -> String {
+    let (divisor, unit) = match ns {
+        ns if ns >= 1_000_000_000 => (1_000_000_000, "s"),
+        ns if ns >= 1_000_000 => (1_000_000, "ms"),
+        ns if ns >= 1_000 => (1_000, "µs"),
+        _ => (1, "ns"),
+    };
+    let width = (divisor as u64).ilog10() as usize;
+    let rest = format!("{:0width$}", ns % divisor);
+    let rest = rest.trim_end_matches('0');
+    let point = if rest.is_empty() { "" } else { "." };
+    format!("{}{point}{rest} {unit}", ns / divisor)
+}
+
 /// Formats a size: in a binary unit if it is a whole multiple of one, else in bytes.
 pub fn size(bytes: u64) -> String {
     const KIB: u64 = 1024;

@@ -76,8 +76,8 @@ impl Run for Rank {
         for warning in &loaded.warnings {
             ui.print_noted("33", "warning", warning);
         }
-        for found in disturbed {
-            ui.print_noted("33", "warning", &found);
+        for found in disturbed.iter().chain(&rankings.warnings) {
+            ui.print_noted("33", "warning", found);
         }
         for ranking in &rankings.rankings {
             let grid = self.grid(ranking, ui);

@@ -9,12 +9,12 @@ use serde::Deserialize;
 use super::question::{Objective, Percentile};
 use crate::other_work::OtherWork;
 use crossway_records::awake::hardly_slept;
-use crossway_records::cases::wait_name;
+use crossway_records::cases::{Circumstances, steal_share, wait_name};
 use crossway_records::compare::durations::Planned;
 use crossway_records::inputs::{Beside, Ends, Load, Measure, Placement, Workload};
 use crossway_records::limits::cores_moved;
 use crossway_records::record::{
-    HostMeters, RATE_REACHED, Record, Span, Status, figure, one_or_several,
+    HostMeters, Pacing, RATE_REACHED, Record, Span, Status, figure, one_or_several,
 };
 use crossway_records::records_io::Identity;
 use crossway_records::testbed::Testbed;
@@ -100,6 +100,7 @@ pub struct TrialLatency {
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 struct Rate {
+    wall_ns: u64,
     #[serde(deserialize_with = "figure::one")]
     msgs_per_s: f64,
 }
@@ -110,6 +111,29 @@ struct Pace {
     intended_bits_per_s: f64,
     #[serde(deserialize_with = "figure::one")]
     reached_bits_per_s: f64,
+}
+
+impl Pace {
+    fn of(pacing: Pacing) -> Pace {
+        Pace {
+            intended_bits_per_s: pacing.intended_bits_per_s,
+            reached_bits_per_s: pacing.reached_bits_per_s,
+        }
+    }
+
+    fn share(self) -> f64 {
+        self.reached_bits_per_s / self.intended_bits_per_s
+    }
+
+    fn missed(self) -> bool {
+        self.share() < RATE_REACHED
+    }
+}
+
+/// The pacing of a concurrent workload.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+struct PaceBeside {
+    pacing: Option<Pace>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -183,6 +207,8 @@ pub struct Trial {
     #[serde(default, deserialize_with = "one_or_several")]
     host_cpu: Vec<HostMeters>,
     #[serde(default)]
+    beside: Vec<PaceBeside>,
+    #[serde(default)]
     calibration: CacheLines,
     /// Whether the trial is from a survey for another question.
     #[serde(skip)]
@@ -232,11 +258,15 @@ impl Trial {
                     max: l.max,
                 })
                 .collect(),
-            throughput: record.throughput.map(|t| Rate { msgs_per_s: t.msgs_per_s }),
-            pacing: record.pacing.map(|p| Pace {
-                intended_bits_per_s: p.intended_bits_per_s,
-                reached_bits_per_s: p.reached_bits_per_s,
-            }),
+            throughput: record
+                .throughput
+                .map(|t| Rate { wall_ns: t.wall_ns, msgs_per_s: t.msgs_per_s }),
+            pacing: record.pacing.map(Pace::of),
+            beside: record
+                .beside
+                .iter()
+                .map(|b| PaceBeside { pacing: b.pacing.map(Pace::of) })
+                .collect(),
             facts: Buffers::of(&record.facts),
             cost: record.cost.map(|c| Cpu { cpu_ns_per_msg: c.cpu_ns_per_msg }),
             counts: record.counts.map(|c| Received { received: c.received }),
@@ -263,13 +293,19 @@ impl Trial {
         }
     }
 
-    /// Whether nothing disturbed the trial. One that only missed its rate counts: its figures show by how much.
+    /// Whether the trial counts, by the rule of [`crossway_records::cases::counts`]: nothing disturbed it. One that only
+    /// missed its rate counts: its figures show by how much.
     pub(super) fn counts(&self) -> bool {
         let CacheLines { cache_line_before_ns, cache_line_after_ns } = self.calibration;
         let lines = cache_line_before_ns.zip(cache_line_after_ns);
-        let moved = lines.is_some_and(|(before, after)| cores_moved(before, after));
-        let missed = self.share_of_rate().is_some_and(|s| s < RATE_REACHED);
-        self.status == Status::Ok || (missed && !moved)
+        let stolen = self.throughput.and_then(|t| steal_share(&self.host_cpu, t.wall_ns));
+        let circumstances = Circumstances {
+            missed_rate: self.pacing.is_some_and(Pace::missed),
+            beside_missed_rate: self.beside.iter().any(|b| b.pacing.is_some_and(Pace::missed)),
+            cores_moved: lines.is_some_and(|(before, after)| cores_moved(before, after)),
+            stolen: stolen.is_some(),
+        };
+        self.status == Status::Ok || circumstances.only_missed_rate(self.status)
     }
 
     /// Whether the trial has status `ok` but no counts, which means that its record is damaged.
@@ -356,7 +392,7 @@ impl Trial {
 
     /// Fraction of the offered rate that was achieved; `None` if no rate was offered.
     pub fn share_of_rate(&self) -> Option<f64> {
-        self.pacing.map(|p| p.reached_bits_per_s / p.intended_bits_per_s)
+        self.pacing.map(Pace::share)
     }
 
     /// Maximum size of the buffers in bytes, both directions of all pairs of processes together, as reported by the
@@ -428,5 +464,68 @@ impl TrialLatency {
             Percentile::Max => self.max,
         };
         ns as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossway_records::cases::counts;
+    use crossway_records::record::{BesideFigures, Counts, Throughput};
+    use crossway_records::samples;
+
+    use super::*;
+
+    /// A late trial, or one that kept its rate, under these circumstances.
+    fn trial(status: Status, share: f64, [beside, moved, stolen]: [bool; 3]) -> Record {
+        let mut record = samples::paced(&[share]).remove(0);
+        record.status = status;
+        let wall_ns = record.throughput.as_ref().map_or(0, |t| t.wall_ns.max(1_000_000_000));
+        record.throughput = record.throughput.map(|t| Throughput { wall_ns, ..t });
+        record.beside = vec![BesideFigures {
+            mechanism: "pipe".to_owned(),
+            workload: Workload::PingPong,
+            size_bytes: 64,
+            counts: Counts::default(),
+            throughput: record.throughput.expect("a rate"),
+            latency_ns: Vec::new(),
+            pacing: beside.then(|| samples::pacing(1000.0, 0.5)),
+            roles: Vec::new(),
+        }];
+        if moved {
+            record.calibration.cache_line_before_ns = Some(100.0);
+            record.calibration.cache_line_after_ns = Some(400.0);
+        }
+        record.host_cpu = vec![HostMeters {
+            host: "local".to_owned(),
+            busy_ns: 0,
+            softirq_ns: 0,
+            irq_ns: 0,
+            steal_ns: if stolen { wall_ns / 10 } else { 0 },
+            cpus: 2,
+            span_ns: Some(wall_ns),
+        }];
+        record
+    }
+
+    #[test]
+    fn the_trials_that_count_are_those_that_count_everywhere() {
+        let mut seen = [0, 0];
+        for status in [Status::Ok, Status::Degraded, Status::Failed, Status::Skipped] {
+            for share in [1.0, 0.8] {
+                for bits in 0..8 {
+                    let circumstances = [bits & 1 > 0, bits & 2 > 0, bits & 4 > 0];
+                    let record = trial(status, share, circumstances);
+                    let expected = counts(&record);
+                    let told = format!("{status:?} {share} {circumstances:?}");
+                    assert_eq!(Trial::of(&record).counts(), expected, "{told}");
+                    let line = serde_json::to_vec(&record).expect("JSON");
+                    let read: Trial = serde_json::from_slice(&line).expect("a trial");
+                    assert_eq!(read.counts(), expected, "{told}, from a file");
+                    seen[usize::from(expected)] += 1;
+                }
+            }
+        }
+        // Every `ok` trial, and the one that only missed its rate.
+        assert_eq!(seen, [47, 17]);
     }
 }

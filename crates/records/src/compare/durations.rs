@@ -1,8 +1,9 @@
-//! Checks whether the trials of both sides were planned to last equally long.
+//! Checks whether trials that are compared or belong to one case were planned to last equally long.
 
 use std::collections::BTreeSet;
 
 use crate::cases::Case;
+use crate::inputs::Inputs;
 
 /// Matched cases whose trials have different durations on the two sides.
 #[derive(Debug, Default)]
@@ -23,6 +24,34 @@ pub type Planned = (u64, Option<u64>);
 pub const CHANGES_FIGURES: &str =
     "which changes figures by itself: short trials have faster wake-ups (docs/BIAS.md)";
 
+/// The duration for which a trial with these inputs was planned.
+pub fn planned(inputs: &Inputs) -> Planned {
+    (inputs.warmup_ms, inputs.messages.is_none().then_some(inputs.measure_ms))
+}
+
+/// The durations for which the trials of a case that count were planned.
+fn of(case: &Case) -> BTreeSet<Planned> {
+    case.good().map(|r| planned(&r.inputs)).collect()
+}
+
+/// A remark on cases whose own trials have different durations, so that their figures are of no single duration; `None`
+/// if there are none.
+pub fn pooled(cases: &[Case]) -> Option<String> {
+    let different: Vec<BTreeSet<Planned>> =
+        cases.iter().map(of).filter(|durations| durations.len() > 1).collect();
+    if different.is_empty() {
+        return None;
+    }
+    let all = different.iter().flatten().copied().collect();
+    Some(format!(
+        "the trials of one case have different durations in {} of {} cases ({}), {CHANGES_FIGURES}; measure each \
+         case with one duration, or select one group with --filter",
+        different.len(),
+        cases.len(),
+        names(&all)
+    ))
+}
+
 /// The durations in words.
 pub fn names(of: &BTreeSet<Planned>) -> String {
     let name = |(warmup, measured): &Planned| match measured {
@@ -35,12 +64,7 @@ pub fn names(of: &BTreeSet<Planned>) -> String {
 impl Durations {
     /// Compares the durations of a case of A with those of the matching case of B, and counts the result.
     pub(super) fn add(&mut self, a: &Case, b: &Case) {
-        let [of_a, of_b] = [a, b].map(|case| -> BTreeSet<Planned> {
-            case.good()
-                .map(|r| &r.inputs)
-                .map(|i| (i.warmup_ms, i.messages.is_none().then_some(i.measure_ms)))
-                .collect()
-        });
+        let [of_a, of_b] = [of(a), of(b)];
         if of_a.is_empty() || of_b.is_empty() {
             return;
         }

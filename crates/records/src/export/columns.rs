@@ -109,6 +109,8 @@ pub const COLUMNS: &[Column] = columns! {
     "host" Text "where the trial ran: local for this machine; on a testbed, the host or 'A to B'"
         |r| Some(r.host.clone());
     "testbed" Text "name of the testbed; null if the trial ran on this machine alone" |r| r.inputs.testbed.clone();
+    "testbed_spec" Text "description of the testbed, as JSON; null without a testbed"
+        |r| r.inputs.testbed_spec.as_ref().and_then(|spec| serde_json::to_string(spec).ok());
     "ends" Text "whether the ends are on two hosts or on one" |r| Some(r.inputs.ends.name().to_owned());
     "kernels" Text "the hosts' kernels, separated by spaces; null without a testbed"
         |r| (!r.hosts.is_empty()).then(|| r.hosts.iter().map(|h| h.kernel.as_str()).collect::<Vec<_>>().join(" "));
@@ -118,6 +120,7 @@ pub const COLUMNS: &[Column] = columns! {
     "started_unix_ms" Count "start of the trial, milliseconds since 1970 UTC" |r| Some(r.started_unix_ms);
     "workload" Text "the workload" |r| Some(r.inputs.workload.word());
     "size_bytes" Count "message size" |r| Some(r.inputs.size_bytes);
+    "reply_bytes" Count "reply size; null if it equals the message size, or if there are no replies" |r| r.inputs.reply_bytes;
     "wait" Text "how the ends waited" |r| Some(cases::wait_name(&r.inputs.wait));
     "access" Text "copy or in-place" |r| Some(match r.inputs.access {
         Access::Copy => "copy",
@@ -129,12 +132,20 @@ pub const COLUMNS: &[Column] = columns! {
             r.inputs.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
         });
     "load" Text "background load" |r| Some(cases::load_name(&r.inputs.load));
+    "beside" Text "all inputs of the concurrent workloads, as JSON; null if there are none"
+        |r| (!r.inputs.beside.is_empty()).then(|| serde_json::to_string(&r.inputs.beside).ok()).flatten();
+    "beside_figures" Text "figures of the concurrent workloads, as JSON; null if there are none"
+        |r| (!r.beside.is_empty()).then(|| serde_json::to_string(&r.beside).ok()).flatten();
     "socket_buffer_bytes" Count "requested SO_SNDBUF and SO_RCVBUF" |r| r.inputs.socket_buffer_bytes;
     "capacity_bytes" Count "requested capacity of the ring, pipe or queue" |r| r.inputs.capacity_bytes;
     "messages" Count "requested number of messages; null if the trial ends by time" |r| r.inputs.messages;
+    "study_messages" Count "number of messages in the study, if the requested number is a fraction of it"
+        |r| r.inputs.study_messages;
     "packet_series_ms" Count "requested interval of the packet series" |r| r.inputs.packet_series_ms.map(u64::from);
     "warmup_ms" Count "maximum duration of the warm-up" |r| Some(r.inputs.warmup_ms);
     "measure_ms" Count "measured time if the number of messages is null" |r| Some(r.inputs.measure_ms);
+    "require" Text "goals of the case, as JSON; null if there are none"
+        |r| (!r.inputs.require.is_empty()).then(|| serde_json::to_string(&r.inputs.require).ok()).flatten();
     "trial" Count "number of this trial within the case, from 0" |r| Some(u64::from(r.inputs.trial));
     "trials" Count "trials of this case in this run" |r| Some(u64::from(r.inputs.trials));
     "order" Count "position of the trial in the run, from 0" |r| Some(u64::from(r.inputs.order));

@@ -23,6 +23,8 @@ pub struct Setting {
     pub socket_buffer_bytes: Option<u64>,
     /// Capacity requested for the pipe, ring or queue, bytes.
     pub capacity_bytes: Option<u64>,
+    /// Fixed number of messages per trial; `None` if trials end by time.
+    pub messages: Option<u64>,
 }
 
 impl Setting {
@@ -35,10 +37,16 @@ impl Setting {
             }),
             placement: inputs.placement,
             load: inputs.load,
-            beside: inputs.beside.clone(),
+            // The CPUs chosen for a placement vary between runs, as for the case itself.
+            beside: inputs
+                .beside
+                .iter()
+                .map(|beside| Beside { cpus: Vec::new(), ..beside.clone() })
+                .collect(),
             reply_bytes: inputs.reply_bytes,
             socket_buffer_bytes: inputs.socket_buffer_bytes,
             capacity_bytes: inputs.capacity_bytes,
+            messages: inputs.messages,
         }
     }
 
@@ -48,21 +56,30 @@ impl Setting {
     }
 
     /// Returns the key that orders settings by their names, except that sizes in the names are compared as numbers.
-    pub(super) fn sort_key(&self) -> (String, [Option<u64>; 3]) {
+    pub(super) fn sort_key(&self) -> (String, [Option<u64>; 4]) {
         let words = Setting {
             reply_bytes: None,
             socket_buffer_bytes: None,
             capacity_bytes: None,
+            messages: None,
             ..self.clone()
         };
-        (words.label(), [self.reply_bytes, self.socket_buffer_bytes, self.capacity_bytes])
+        let sizes = [self.reply_bytes, self.socket_buffer_bytes, self.capacity_bytes];
+        let [reply, buffer, capacity] = sizes;
+        (words.label(), [reply, buffer, capacity, self.messages])
     }
 
     /// Returns the setting's human-readable name.
     pub fn label(&self) -> String {
         let mut parts: Vec<String> = self.place.iter().cloned().collect();
         parts.extend([placement_name(self.placement), load_name(self.load)]);
-        parts.extend(self.beside.iter().map(|b| format!("beside {}", beside_name(b))));
+        parts.extend(self.beside.iter().map(|b| {
+            let place = match b.placement {
+                same if same == self.placement => String::new(),
+                other => format!(" on {}", placement_name(other)),
+            };
+            format!("beside {}{place}", beside_name(b))
+        }));
         if let Some(bytes) = self.reply_bytes {
             parts.push(format!("replies of {}", units::size(bytes)));
         }
@@ -71,6 +88,12 @@ impl Setting {
         }
         if let Some(bytes) = self.capacity_bytes {
             parts.push(format!("capacity {}", units::size(bytes)));
+        }
+        if let Some(messages) = self.messages {
+            parts.push(format!(
+                "{} per trial",
+                units::count(messages as usize, "message", "messages")
+            ));
         }
         parts.join(", ")
     }
@@ -93,9 +116,9 @@ pub fn placement_name(placement: Placement) -> String {
 pub fn beside_name(beside: &Beside) -> String {
     let Beside { mechanism, workload, size_bytes, wait, .. } = beside;
     let wait = match wait {
-        Wait::Block => "",
-        Wait::Spin => ", spinning",
-        Wait::Hybrid { .. } => ", hybrid",
+        Wait::Block => String::new(),
+        Wait::Spin => ", spinning".to_owned(),
+        Wait::Hybrid { spin_us } => format!(", hybrid {spin_us} µs"),
     };
     format!(
         "{} by {mechanism}, {}{wait}",

@@ -11,7 +11,7 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
         Workload::PingPong => "round trip".to_owned(),
         Workload::Exchange => "exchange".to_owned(),
         Workload::Requests { period_ns } => {
-            format!("one request every {}", units::Quantity::Duration.show(period_ns as f64))
+            format!("one request every {}", units::exact_duration(period_ns))
         }
         Workload::Pairs { pairs } => units::count(pairs as usize, "pair", "pairs"),
         Workload::FanIn { senders, receiver_us } => {
@@ -25,7 +25,7 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
             format!("one sender to {}", units::count(receivers as usize, "receiver", "receivers"))
         }
         Workload::Paced { burst_bytes, period_us } => {
-            let period = units::Quantity::Duration.show(period_us as f64 * 1e3);
+            let period = units::exact_duration(period_us * 1000);
             // What is sent, not what the plan says: the burst in a record may end with part of a message.
             match messages_per_burst(burst_bytes, size) {
                 1 => format!("one message every {period}"),

@@ -121,7 +121,7 @@ fn a_paced_plan_shows_rates_percentiles_and_late_bursts() {
     let run = run(&[Ask::idle(workload, 64)]);
     let text = terminal::terminal(&run, false, 100);
     for word in [
-        "64 B messages, one message every 1.00 ms",
+        "64 B messages, one message every 1 ms",
         "offered",
         "achieved",
         "p50",
@@ -200,10 +200,10 @@ fn a_paced_stream_is_called_by_the_bytes_that_it_sends() {
         let (found, _) = blocks(&run.summary, 12);
         found.last().expect("a block").sheets[0].title.clone()
     };
-    assert_eq!(named(64, 64), "64 B messages, one message every 1.00 ms");
+    assert_eq!(named(64, 64), "64 B messages, one message every 1 ms");
     // Records of earlier versions may have bursts that are not whole messages.
-    assert_eq!(named(100, 64), "64 B messages, one message every 1.00 ms");
-    assert_eq!(named(300, 64), "64 B messages, 256 B every 1.00 ms");
+    assert_eq!(named(100, 64), "64 B messages, one message every 1 ms");
+    assert_eq!(named(300, 64), "64 B messages, 256 B every 1 ms");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The sentences, the tables and the page that the report makes from records.
 
+mod apart;
 mod blocks;
 mod paced;
 mod page;

@@ -22,7 +22,7 @@ fn paced(mechanism: &str, wait: Wait, p99s_ns: &[u64]) -> Vec<Record> {
     p99s_ns.iter().enumerate().map(trial).collect()
 }
 
-const MESSAGES: &str = "For 64-byte messages (one message every 1.00 ms) with both ends blocking,";
+const MESSAGES: &str = "For 64-byte messages (one message every 1 ms) with both ends blocking,";
 
 fn headline(parts: Vec<Vec<Record>>) -> String {
     let run = run_of(parts);
@@ -111,7 +111,7 @@ fn requests_at_a_rate_have_a_headline_too() {
     };
     assert_eq!(
         headline(vec![requests("pipe", &SLOW), requests("fifo", &FAST)]),
-        "For 64-byte messages (one request every 1.00 ms) with both ends blocking, fifo has the lowest median latency: \
+        "For 64-byte messages (one request every 1 ms) with both ends blocking, fifo has the lowest median latency: \
          5.02 µs (5.00–5.05 µs)."
     );
 }
