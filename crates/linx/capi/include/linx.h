@@ -48,7 +48,7 @@ typedef uint32_t LINX_NLTOKEN;
 #define LINX_OS_ATTACH_SIG ((LINX_SIGSELECT)252)
 
 /* A filter is a count, followed by that many signal numbers. A count of 0 accepts all signals; a negative count accepts
- * all but those that follow. */
+ * all but those that follow. NULL accepts all signals, too. */
 static const LINX_SIGSELECT LINX_NO_SIG_SEL[] = {0};
 static const LINX_SIGSELECT LINX_OS_HUNT_SIG_SEL[] = {1, 251};
 static const LINX_SIGSELECT LINX_OS_ATTACH_SIG_SEL[] = {1, 252};
@@ -78,9 +78,11 @@ int linx_free_buf(LINX *linx, union LINX_SIGNAL **sig);
 LINX_SPID linx_sender(LINX *linx, union LINX_SIGNAL **sig);
 /* Returns the size in bytes; 0 or -1 on error. */
 LINX_OSBUFSIZE linx_sigsize(LINX *linx, union LINX_SIGNAL **sig);
-/* Changes the size of a signal, to at most the size with which it was allocated. */
+/* Changes the size of a signal; EMSGSIZE below 4 bytes. A signal that becomes larger than it was allocated moves: *sig
+ * changes, its content is kept, and the bytes after it are 0. */
 int linx_set_sigsize(LINX *linx, union LINX_SIGNAL **sig, LINX_OSBUFSIZE sigsize);
-/* Sets *value to non-NULL if the signal was sent out of band. */
+/* Writes one byte to value, which may be a variable of any type: not ~0 if the signal was sent out of band, otherwise
+ * ~0. Fails with EINVAL for other attributes. */
 int linx_sigattr(const LINX *linx, const union LINX_SIGNAL **sig, uint32_t attr, void **value);
 
 int linx_send(LINX *linx, union LINX_SIGNAL **sig, LINX_SPID to);

@@ -59,7 +59,6 @@ static void by_reference(const char *how) {
         CHECK(linx_receive(b, &sig, LINX_NO_SIG_SEL) == (int)size && sig->sig_no == BASE + round);
         CHECK(((char *)sig)[4] == (char)round && ((char *)sig)[size - 1] == (char)round);
         CHECK(linx_sender(b, &sig) == linx_get_spid(a));
-        CHECK(linx_set_sigsize(b, &sig, size + 1) == -1 && errno == EMSGSIZE);
         CHECK(linx_set_sigsize(b, &sig, size - 1) == 0);
         if (strcmp(how, "shared-stranger") == 0) linx_free_buf(a, &sig);
         if (round % 3 == 0) {
@@ -91,7 +90,8 @@ int main(int argc, char **argv) {
     int32_t oob[] = {LINX_SIG_OPT_OOB, 1, LINX_SIG_OPT_END};
     char *name, version[14];
     struct linx_info_stat *stat;
-    void *value;
+    unsigned char attribute[2];
+    union LINX_SIGNAL *nothing;
 
     if (argc == 2 && strncmp(argv[1], "shared", 6) == 0) {
         alarm(60);
@@ -119,7 +119,11 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "overrun") == 0) ((char *)sig)[32] = 1;
     if (argc == 2 && strcmp(argv[1], "stranger") == 0) linx_send(b, &sig, of_a);
     CHECK(linx_sigsize(a, &sig) == 32);
-    CHECK(linx_set_sigsize(a, &sig, 33) == -1 && errno == EMSGSIZE);
+    CHECK(linx_set_sigsize(a, &sig, 3) == -1 && errno == EMSGSIZE);
+    memset((char *)sig + 4, 7, 28);
+    CHECK(linx_set_sigsize(a, &sig, 33) == 0 && linx_sigsize(a, &sig) == 33 && sig->sig_no == BASE);
+    CHECK(linx_set_sigsize(a, &sig, 1000) == 0 && linx_sigsize(a, &sig) == 1000);
+    CHECK(((char *)sig)[31] == 7 && ((char *)sig)[32] == 0 && ((char *)sig)[999] == 0);
     CHECK(linx_set_sigsize(a, &sig, 8) == 0 && linx_sigsize(a, &sig) == 8);
     CHECK(linx_sender(a, &sig) == LINX_ILLEGAL_SPID);
 
@@ -128,8 +132,14 @@ int main(int argc, char **argv) {
     CHECK(poller.fd >= 0);
     CHECK(linx_send(a, &sig, of_b) == 0 && sig == LINX_NIL);
     CHECK(poll(&poller, 1, 60000) == 1);
-    CHECK(linx_receive_w_tmo(b, &sig, 60000, LINX_NO_SIG_SEL) == 8);
+    CHECK(linx_receive_w_tmo(b, &sig, 60000, NULL) == 8);
     CHECK(sig->sig_no == BASE && linx_sender(b, &sig) == of_a);
+    memset(attribute, 0x55, sizeof attribute);
+    CHECK(linx_sigattr(b, (const union LINX_SIGNAL **)&sig, LINX_SIG_ATTR_OOB, (void **)attribute) == 0);
+    CHECK(attribute[0] == 0xff && attribute[1] == 0x55);
+    CHECK(linx_sigattr(b, (const union LINX_SIGNAL **)&sig, 2, (void **)attribute) == -1 && errno == EINVAL);
+    /* A received signal that grows is still a received one. */
+    CHECK(linx_set_sigsize(b, &sig, 64) == 0 && linx_sender(b, &sig) == of_a && sig->sig_no == BASE);
     CHECK(linx_free_buf(b, &sig) == 0);
     CHECK(linx_receive_w_tmo(b, &sig, 0, LINX_NO_SIG_SEL) == 0 && sig == LINX_NIL);
 
@@ -143,7 +153,9 @@ int main(int argc, char **argv) {
     CHECK(linx_send_w_opt(a, &sig, of_a, of_b, oob) == 0);
     CHECK(linx_receive_from(b, &sig, 100, LINX_NO_SIG_SEL, of_c) == 0);
     CHECK(linx_receive(b, &sig, LINX_NO_SIG_SEL) == 32 && sig->sig_no == BASE + 4);
-    CHECK(linx_sigattr(b, (const union LINX_SIGNAL **)&sig, LINX_SIG_ATTR_OOB, &value) == 0 && value);
+    CHECK(linx_sigattr(b, (const union LINX_SIGNAL **)&sig, LINX_SIG_ATTR_OOB, (void **)attribute) == 0);
+    CHECK(attribute[0] == 1);
+    CHECK(linx_receive_from(b, &nothing, 0, NULL, of_c) == 0 && nothing == LINX_NIL);
     CHECK(linx_free_buf(b, &sig) == 0);
     CHECK(next(b, NULL) == BASE + 2);
 

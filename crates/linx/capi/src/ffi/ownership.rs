@@ -97,6 +97,27 @@ pub(super) unsafe fn release(linx: &mut Linx, sig: Sig) {
     }
 }
 
+/// Replaces a signal by a larger one with the same content, sender and attributes, followed by zeros. The signal is
+/// unchanged if this fails.
+///
+/// # Safety
+/// The same as for [`head`]; `*place` can be written.
+pub(super) unsafe fn grow(linx: &mut Linx, place: &mut Sig, size: u32) -> Result<(), Error> {
+    // SAFETY: guaranteed by the caller; `to_c` returns room for as many bytes as the new signal has.
+    unsafe {
+        let old = head(linx, *place);
+        let (sender, out_of_band, len) = (old.sender, old.out_of_band, old.size as usize);
+        // The number is copied with the content, and may be one that a program must not send.
+        let larger = to_c(linx, Signal::new(u32::MAX, size as usize - 4)?);
+        ptr::copy_nonoverlapping(*place, larger, len);
+        let new = head(linx, larger);
+        (new.sender, new.out_of_band) = (sender, out_of_band);
+        release(linx, *place);
+        *place = larger;
+    }
+    Ok(())
+}
+
 /// Takes ownership of the signal that a pointer refers to, if there is one, and sets the pointer to
 /// NULL.
 ///

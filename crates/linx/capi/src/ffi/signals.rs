@@ -5,8 +5,8 @@ use std::ptr::{self, NonNull};
 
 use crossway_linx::Signal;
 
-use super::ownership::{head, release, to_c};
-use super::{EINVAL, Linx, Sig, endpoint, fail, failed};
+use super::ownership::{grow, head, release, to_c};
+use super::{EINVAL, Linx, Sig, done, endpoint, fail, failed};
 use crate::buffer::{END_MARK, Head};
 
 /// Allocates a signal with a number; `size` is in bytes.
@@ -95,22 +95,27 @@ pub unsafe extern "C" fn linx_sigsize(linx: *mut Linx, sig: *mut Sig) -> u32 {
     unsafe { with_head(linx, sig, |head, _| head.size) }.unwrap_or_else(|| fail(EINVAL) as u32)
 }
 
-/// Changes the size of a signal, to at most its size when it was allocated.
+/// Changes the size of a signal. One that outgrows the size with which it was allocated moves, and `*sig` with it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_set_sigsize(linx: *mut Linx, sig: *mut Sig, sigsize: u32) -> c_int {
-    // SAFETY: as the header says.
-    let changed = unsafe {
-        with_head(linx, sig, |head, sig| {
-            if !(4..=head.room).contains(&sigsize) {
-                return fail(libc::EMSGSIZE);
-            }
-            head.size = sigsize;
-            // SAFETY: within the room, or the byte after it.
-            sig.add(sigsize as usize).write(END_MARK);
-            0
-        })
-    };
-    changed.unwrap_or_else(|| fail(EINVAL))
+    // SAFETY: a handle and the address of a signal's pointer, as the header says.
+    unsafe {
+        let (Some(linx), Some(place)) = (endpoint(linx), sig.as_mut()) else { return fail(EINVAL) };
+        if place.is_null() {
+            return fail(EINVAL);
+        }
+        let about = head(linx, *place);
+        if sigsize < 4 {
+            return fail(libc::EMSGSIZE);
+        }
+        if sigsize <= about.room {
+            about.size = sigsize;
+            // Within the room, or the byte after it.
+            place.add(sigsize as usize).write(END_MARK);
+            return 0;
+        }
+        done(grow(linx, place, sigsize))
+    }
 }
 
 /// Reads an attribute of a signal; attribute 1 tells whether the signal was sent out of band.
@@ -125,8 +130,11 @@ pub unsafe extern "C" fn linx_sigattr(
     let oob = unsafe { with_head(linx.cast_mut(), sig.cast_mut(), |head, _| head.out_of_band) };
     match (oob, NonNull::new(value)) {
         (Some(oob), Some(value)) if attr == 1 => {
+            // One byte, as in liblinx: programs pass the address of a variable of any type. All its bits are set for a
+            // signal that was not sent out of band.
+            let attribute = if oob == 0 { u8::MAX } else { oob as u8 };
             // SAFETY: can be written to, as the header says.
-            unsafe { value.write(ptr::without_provenance_mut(oob as usize)) };
+            unsafe { value.cast::<u8>().write(attribute) };
             0
         }
         _ => fail(EINVAL),

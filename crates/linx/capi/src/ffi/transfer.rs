@@ -110,11 +110,15 @@ unsafe fn receiving(
     unsafe {
         let (Some(linx), Some(place)) = (endpoint(linx), sig.as_mut()) else { return fail(EINVAL) };
         *place = ptr::null_mut();
-        if sig_sel.is_null() {
-            return fail(EINVAL);
-        }
-        let count = *sig_sel as i32;
-        let numbers = std::slice::from_raw_parts(sig_sel.add(1), count.unsigned_abs() as usize);
+        // Without a filter, any signal is received.
+        let (count, numbers) = match sig_sel.as_ref() {
+            None => (0, &[][..]),
+            Some(count) => {
+                let count = *count as i32;
+                let len = count.unsigned_abs() as usize;
+                (count, std::slice::from_raw_parts(sig_sel.add(1), len))
+            }
+        };
         let until = tmo.map(|ms| Instant::now() + Duration::from_millis(ms.into()));
         match linx.endpoint.receive(&filter(count, numbers, from), until) {
             Ok(Some(signal)) => {
