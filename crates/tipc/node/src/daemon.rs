@@ -56,6 +56,15 @@ impl Companion<Plain> for Programs {
         self.service.read_ready(cx);
     }
 
+    fn begin_turn(&mut self) -> bool {
+        self.service.begin_turn()
+    }
+
+    fn end_turn(&mut self, cx: &mut Context<'_>, all_seen: bool) {
+        let delivered = all_seen && !cx.node.has_event();
+        self.service.end_turn(cx, delivered);
+    }
+
     fn handle_timeout(&mut self, cx: &mut Context<'_>) {
         self.service.handle_timeout(cx);
     }

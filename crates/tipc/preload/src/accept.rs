@@ -8,7 +8,7 @@ use crossway_tipc_client::protocol::record::{HEADER_LEN, Header, OFFER_LEN, Reco
 use crossway_tipc_client::protocol::slot::Phase;
 
 use crate::socket::Handle;
-use crate::{control, ffi};
+use crate::{control, ffi, traffic};
 
 impl Handle {
     /// Accepts the next connection. Returns its socket, whose descriptor is closed on exec, and the peer's address.
@@ -19,9 +19,12 @@ impl Handle {
         if self.state().phase != Phase::Listening {
             return Err(Errno::INVAL);
         }
+        let found_nothing = |outcome: &Result<_, Errno>| matches!(outcome, Err(Errno::AGAIN));
         loop {
             let mut raw = [0; HEADER_LEN + OFFER_LEN];
-            let (len, fd) = ffi::receive_descriptor(self.fd, &mut raw)?;
+            let (len, fd) = traffic::once_more(found_nothing, |again| {
+                ffi::receive_descriptor(self.fd, &mut raw, !again)
+            })?;
             if len == 0 {
                 return Err(Errno::NETDOWN);
             }
@@ -44,6 +47,7 @@ impl Handle {
                 if let Some(ServiceRange { service, lower, .. }) = header.service {
                     new.set_destination(Some(&Address::service(service, lower).encode()));
                 }
+                traffic::note_change();
                 return Ok((new, header.from));
             }
             // The peer has given up in the meantime.

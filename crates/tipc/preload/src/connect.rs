@@ -11,6 +11,7 @@ use crossway_tipc_client::protocol::slot::Phase;
 use crate::control::{self, MOST_PARTS};
 use crate::ffi::{self, Parts};
 use crate::socket::{Handle, PADDED};
+use crate::traffic;
 
 /// Interval, in milliseconds, at which a waiting connect checks whether the request has timed out at tipcd. Success and
 /// refusal wake it immediately.
@@ -50,6 +51,7 @@ impl Handle {
             return Err(Errno::INVAL);
         }
         let waits = !ffi::is_nonblocking(self.fd);
+        traffic::settle_changes();
         match self.state().phase {
             Phase::Open => {
                 // Discard the error of an earlier request.

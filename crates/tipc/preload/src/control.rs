@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossway_sys::poll::{Interest, wait_ready};
@@ -20,7 +20,7 @@ use crossway_sys::{Errno, fdpass, records};
 use crossway_tipc_client::Error;
 use crossway_tipc_client::protocol::control::{Reader, Request, VERSION_MISMATCH, Welcome};
 use crossway_tipc_client::protocol::refusal::Refusal;
-use crossway_tipc_client::protocol::{VERSION, epoch, slot};
+use crossway_tipc_client::protocol::{VERSION, epoch, slot, traffic};
 
 use crate::ffi;
 use crate::process::{self, Own};
@@ -70,6 +70,10 @@ static REGIONS_HERE: Maps<SharedWords, REGIONS> = Maps::new();
 static EPOCHS: Maps<WatchedWords, 256> = Maps::new();
 /// Index in `EPOCHS` of the memory that contains the epoch counters of the current tipcd.
 static EPOCHS_NOW: AtomicU64 = AtomicU64::new(0);
+
+static TRAFFIC: Maps<SharedWords, 256> = Maps::new();
+/// Index in `TRAFFIC` of the current tipcd's memory, plus 1; 0 before the first connection.
+static TRAFFIC_NOW: AtomicUsize = AtomicUsize::new(0);
 
 /// Descriptor of this process's connection to tipcd or, directly after a fork, of its parent's; -1 if there is none.
 static HIDDEN: AtomicI32 = AtomicI32::new(-1);
@@ -125,6 +129,13 @@ pub(crate) fn epoch(index: usize) -> (u64, u64) {
     let now = EPOCHS_NOW.load(Ordering::Acquire);
     let epochs = EPOCHS.maps.get(now as usize).and_then(OnceLock::get);
     (epochs.map_or(0, |epochs| epochs.load(index % epoch::COUNT)), now)
+}
+
+/// Applies a function to the words that show what is on its way; returns `None` before the first connection to tipcd.
+#[inline]
+pub(crate) fn with_traffic<R>(what: impl FnOnce(&SharedWords) -> R) -> Option<R> {
+    let now = TRAFFIC_NOW.load(Ordering::Acquire).checked_sub(1)?;
+    TRAFFIC.maps.get(now)?.get().map(what)
 }
 
 /// Whether a descriptor is the library's own connection to tipcd.
@@ -292,12 +303,21 @@ fn connect(own: &Own) -> Result<c_int, Error> {
     });
     let (region, epochs) =
         maps.ok_or_else(|| gone("answered without passing its shared memory"))?;
+    let on_its_way = exchange(fd.as_fd(), &Request::Traffic, &[], None).map_err(gone)?;
+    let words = on_its_way
+        .1
+        .fds
+        .into_iter()
+        .next()
+        .and_then(|fd| TRAFFIC.place(fd, |fd| SharedWords::open(fd, traffic::WORDS).ok()));
     let cookie = socket::cookie(&fd)?;
     let low = fd.into_raw_fd();
     let fd = ffi::copy_high(low).inspect(|_| ffi::close_really(low)).unwrap_or(low);
     HIDDEN_COOKIE.store(cookie, Ordering::Relaxed);
     HIDDEN.store(fd, Ordering::Relaxed);
     EPOCHS_NOW.store(epochs, Ordering::Release);
+    // A tipcd that has no descriptor left for this delivers a little later than a kernel.
+    TRAFFIC_NOW.store(words.map_or(0, |place| place + 1), Ordering::Release);
     own.region.store(region + 1, Ordering::Relaxed);
     own.control.store(fd.unsigned_abs() + 1, Ordering::Relaxed);
     Ok(fd)

@@ -24,3 +24,4 @@ mod request;
 mod send;
 mod socket;
 mod table;
+mod traffic;

@@ -10,6 +10,7 @@ use crossway_tipc_client::{SocketKind, SocketOption};
 
 use crate::control;
 use crate::socket::Handle;
+use crate::traffic;
 
 const SOL_TIPC: c_int = 271;
 
@@ -118,6 +119,7 @@ impl Handle {
                 libc::SO_PROTOCOL | libc::SO_PASSCRED | PASS_SECURITY | PASS_PIDFD => 0,
                 libc::SO_ACCEPTCONN => u32::from(self.state().phase == Phase::Listening),
                 libc::SO_ERROR => {
+                    traffic::settle_changes();
                     self.take_error().map_or(0, |errno| errno.raw_os_error().unsigned_abs())
                 }
                 libc::SO_RCVBUF => self.get_by_request(RECEIVE_BYTES)?,

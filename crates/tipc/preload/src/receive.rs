@@ -8,7 +8,8 @@ use crossway_tipc_client::protocol::slot::Phase;
 use crossway_tipc_client::{ErrorCode, ServiceRange, SocketAddress, SocketKind};
 
 use crate::ffi::{self, Parts};
-use crate::socket::{Handle, SHUT, TOLD};
+use crate::socket::{Handle, SHUT, SHUT_IN_VAIN, TOLD};
+use crate::traffic;
 
 /// Maximum number of payload bytes of a returned message that a program gets as control data.
 pub(crate) const RETURNED_LEN: usize = 1024;
@@ -41,7 +42,22 @@ pub(crate) struct Arrival {
 }
 
 impl Handle {
+    /// Receives a message or stream data, also what was sent before the call and is still on its way through tipcd.
     pub(crate) fn receive(
+        &self,
+        parts: &Parts<'_>,
+        wanted: &mut Wanted<'_>,
+    ) -> Result<Arrival, Errno> {
+        let found_nothing = |outcome: &Result<_, Errno>| matches!(outcome, Err(Errno::AGAIN));
+        traffic::once_more(found_nothing, |again| {
+            if again {
+                wanted.flags |= libc::MSG_DONTWAIT;
+            }
+            self.receive_present(parts, wanted)
+        })
+    }
+
+    fn receive_present(
         &self,
         parts: &Parts<'_>,
         wanted: &mut Wanted<'_>,
@@ -66,6 +82,17 @@ impl Handle {
                 Phase::Disconnected => {}
             }
         }
+        if self.has_mark(SHUT_IN_VAIN) && self.waits(wanted.flags) {
+            wanted.flags |= libc::MSG_DONTWAIT;
+            return self.receive_some(parts, wanted).map_err(|errno| match errno {
+                Errno::AGAIN => Errno::NOTCONN,
+                errno => errno,
+            });
+        }
+        self.receive_some(parts, wanted)
+    }
+
+    fn receive_some(&self, parts: &Parts<'_>, wanted: &mut Wanted<'_>) -> Result<Arrival, Errno> {
         if self.kind == SocketKind::Stream {
             self.receive_bytes(parts, wanted)
         } else {

@@ -10,8 +10,8 @@ use crossway_tipc_client::protocol::control::{Opened, Reader, Request, SocketRep
 use crossway_tipc_client::protocol::record::PAD_FAMILY;
 use crossway_tipc_client::protocol::slot::Phase;
 
-use crate::socket::{Handle, PADDED, SHUT};
-use crate::{control, ffi};
+use crate::socket::{Handle, PADDED, SHUT, SHUT_IN_VAIN};
+use crate::{control, ffi, traffic};
 
 /// Zeros with which a descriptor is filled.
 static FILLING: [u8; 32 << 10] = [0; 32 << 10];
@@ -32,6 +32,9 @@ pub(crate) fn open(kind: SocketKind) -> Result<Handle, Errno> {
 impl Handle {
     /// Binds the socket to the address in a struct sockaddr_tipc. A negative scope withdraws the binding.
     pub(crate) fn bind(&self, address: [u8; ENCODED_LEN]) -> Result<(), Errno> {
+        if self.is_paired() {
+            return Err(Errno::INVAL);
+        }
         control::ask(&Request::Bind { token: self.token, address }, &[]).map(drop)
     }
 
@@ -80,9 +83,13 @@ impl Handle {
     }
 
     pub(crate) fn shutdown(&self) -> Result<(), Errno> {
+        traffic::settle_changes();
         match self.state().phase {
             Phase::Connected | Phase::Disconnected => {}
-            _ => return Err(Errno::NOTCONN),
+            _ => {
+                self.mark(SHUT_IN_VAIN);
+                return Err(Errno::NOTCONN);
+            }
         }
         control::ask(&Request::Shutdown { token: self.token }, &[])?;
         self.mark(SHUT);
@@ -95,7 +102,8 @@ impl Handle {
     }
 
     pub(crate) fn peer_name(&self) -> Result<SocketAddress, Errno> {
-        if self.kind.is_connected_kind() && self.state().phase == Phase::Connected {
+        traffic::settle_changes();
+        if self.is_paired() || self.state().phase == Phase::Connected {
             Ok(self.peer())
         } else {
             Err(Errno::NOTCONN)

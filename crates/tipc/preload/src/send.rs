@@ -13,6 +13,7 @@ use crate::connect::is_sane;
 use crate::ffi::{self, Parts};
 use crate::reach;
 use crate::socket::Handle;
+use crate::traffic;
 
 impl Handle {
     /// Sends a message, or as much of a stream as is accepted. `to` is a struct sockaddr_tipc; `None` if the program
@@ -25,6 +26,20 @@ impl Handle {
     ) -> Result<usize, Errno> {
         // The only flag of send(2) that TIPC supports; it never raises SIGPIPE.
         let flags = flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        traffic::settle_changes();
+        let outcome = self.send_now(parts, to, flags);
+        if outcome.is_ok() {
+            traffic::note_sent();
+        }
+        outcome
+    }
+
+    fn send_now(
+        &self,
+        parts: &Parts<'_>,
+        to: Option<Option<&[u8; ENCODED_LEN]>>,
+        flags: c_int,
+    ) -> Result<usize, Errno> {
         let len = parts.len();
         if self.kind != SocketKind::Stream && len > MESSAGE_LEN_MAX {
             return Err(Errno::MSGSIZE);

@@ -38,6 +38,12 @@ pub(crate) const PADDED: u64 = 2;
 pub(crate) const TOLD: u64 = 4;
 /// Mark: the socket has a destination.
 const DESTINED: u64 = 8;
+/// Mark: the socket is one of a pair of a connectionless kind, and its other end is in the slot's peer. tipcd does not know of
+/// such pairs, and leaves that word alone.
+const PAIRED: u64 = 16;
+/// Mark: the program has shut down a socket that was not connected. The call fails, but the socket polls as hung up from then
+/// on.
+pub(crate) const SHUT_IN_VAIN: u64 = 32;
 
 impl Handle {
     fn word(&self, word: usize) -> &'static AtomicU64 {
@@ -111,6 +117,19 @@ impl Handle {
             self.word(DESTINATION + n).store(word, Ordering::Release);
         }
         self.mark(DESTINED);
+    }
+
+    /// Makes the socket, which is of a connectionless kind, one of a pair: it sends to the other one by default.
+    pub(crate) fn pair_with(&self, peer: SocketAddress) {
+        let word = u64::from(peer.port) << 32 | u64::from(peer.node);
+        self.word(slot::PEER).store(word, Ordering::Release);
+        self.set_destination(Some(&crossway_tipc_client::Address::Socket(peer).encode()));
+        self.mark(PAIRED);
+    }
+
+    /// Whether the socket is one of a pair of a connectionless kind.
+    pub(crate) fn is_paired(&self) -> bool {
+        self.has_mark(PAIRED)
     }
 
     /// The service through which the socket was connected; `None` if there was none.

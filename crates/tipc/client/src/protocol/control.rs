@@ -181,6 +181,12 @@ pub enum Request<'a> {
         /// Token of the sending socket.
         token: u64,
     },
+    /// Queries the words that show whether anything is on its way. Answered with the descriptor of their memory
+    /// ([`super::traffic`]).
+    Traffic,
+    /// Asks to be answered when everything that programs have sent and changed before has been delivered, as far as there
+    /// is room.
+    Settle,
     /// Passes an operator's order. Answered with EPERM, or with the descriptor of a file that contains the outcome, and
     /// a further descriptor if the order provides one.
     Administer {
@@ -230,6 +236,8 @@ impl<'a> Request<'a> {
             Self::Lanes { token } => op(17).u64(token),
             Self::LaneDown { token } => op(18).u64(token),
             Self::Outlet { token } => op(19).u64(token),
+            Self::Traffic => op(20),
+            Self::Settle => op(21),
         }
     }
 
@@ -254,6 +262,8 @@ impl<'a> Request<'a> {
         }
         let nodes = match op {
             14 => Some(Self::Adopt),
+            20 => Some(Self::Traffic),
+            21 => Some(Self::Settle),
             15 => Some(Self::Identity { node: r.u32()? }),
             16 => Some(Self::LinkName { node: r.u32()?, bearer: r.u32()? }),
             _ => None,
@@ -310,6 +320,8 @@ mod tests {
             Request::Lanes { token },
             Request::LaneDown { token },
             Request::Outlet { token },
+            Request::Traffic,
+            Request::Settle,
         ];
         for request in requests {
             let bytes = request.encode();

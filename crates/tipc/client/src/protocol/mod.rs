@@ -22,9 +22,10 @@ pub mod lane;
 pub mod record;
 pub mod refusal;
 pub mod slot;
+pub mod traffic;
 
 /// Protocol version. A program and a `tipcd` of different versions refuse each other with an explicit error.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 /// Maximum length of a message's payload, in bytes.
 pub const MESSAGE_LEN_MAX: usize = 66_000;

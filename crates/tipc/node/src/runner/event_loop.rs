@@ -26,6 +26,10 @@ pub(crate) trait Companion<G> {
     fn handle_ready(&mut self, cx: &mut Context<'_>, token: Token, ready: &Ready);
     /// Processes what the ready descriptors of a turn have brought; called once, after all of them have been handled.
     fn read_ready(&mut self, cx: &mut Context<'_>);
+    /// Begins a turn, before ready descriptors are fetched. Returns whether the turn must not sleep.
+    fn begin_turn(&mut self) -> bool;
+    /// Ends a turn. `all_seen` says that all descriptors that were ready have been handled.
+    fn end_turn(&mut self, cx: &mut Context<'_>, all_seen: bool);
     /// Handles everything that is due.
     fn handle_timeout(&mut self, cx: &mut Context<'_>);
     /// Carries out the orders of operators.
@@ -48,6 +52,10 @@ impl<G> Companion<G> for Alone {
     }
     fn handle_ready(&mut self, _: &mut Context<'_>, _: Token, _: &Ready) {}
     fn read_ready(&mut self, _: &mut Context<'_>) {}
+    fn begin_turn(&mut self) -> bool {
+        false
+    }
+    fn end_turn(&mut self, _: &mut Context<'_>, _: bool) {}
     fn handle_timeout(&mut self, _: &mut Context<'_>) {}
     fn carry_out_orders(&mut self, _: &mut Runner<G>) {}
 }
@@ -80,7 +88,8 @@ impl<G: Guard> Runner<G> {
         companion.handle_events(&mut self.context(at));
         self.flush();
         // Frames that have been sent may have made room for a waiting program.
-        let limit = at + if companion.is_busy(&self.node) { Duration::ZERO } else { limit };
+        let is_busy = companion.begin_turn() || companion.is_busy(&self.node);
+        let limit = at + if is_busy { Duration::ZERO } else { limit };
         self.hold_bearers()?;
         let deadlines = [self.poll_timeout(), companion.poll_timeout(), self.next_fetch()];
         let mut left = deadlines.into_iter().flatten().fold(limit, Ord::min).since(at);
@@ -101,6 +110,7 @@ impl<G: Guard> Runner<G> {
                 None => {}
             }
         }
+        let all_seen = ready.len() < super::READY_PER_TURN;
         self.ready = ready;
         self.fetch_held(at);
         companion.read_ready(&mut self.context(at));
@@ -110,6 +120,7 @@ impl<G: Guard> Runner<G> {
         companion.handle_timeout(&mut self.context(at));
         companion.carry_out_orders(self);
         companion.handle_events(&mut self.context(at));
+        companion.end_turn(&mut self.context(at), all_seen);
         self.flush();
         Ok(other)
     }

@@ -129,6 +129,7 @@ impl Service {
                 | Request::Lanes { .. }
                 | Request::LaneDown { .. }
                 | Request::Outlet { .. }
+                | Request::Traffic
                 | Request::Administer { .. }
         );
         if !carries_descriptors || self.shares.may_send(program, ANSWER_FDS_MAX) {

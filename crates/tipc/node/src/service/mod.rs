@@ -22,6 +22,7 @@ mod offers;
 mod orders;
 mod outbound;
 mod request;
+mod settling;
 mod shares;
 mod token;
 mod uplane;
@@ -55,6 +56,7 @@ use entrance::TurnedAway;
 use limits::STREAM_READ_BYTES;
 use listening::ListeningSocket;
 use local::{Local, Phase};
+use settling::Settling;
 use shares::Shares;
 use token::Table;
 
@@ -77,6 +79,8 @@ pub struct Service {
     ready: VecDeque<Place>,
     /// Programs with a pending request. Requests are answered after the data in their sockets has been read.
     asking: VecDeque<Place>,
+    /// What is on its way between programs, and who waits for it.
+    settling: Settling,
     /// The share that each process and each user has of the common resources.
     shares: Shares,
     /// Programs on connections reserved for operators; the one that has been idle longest is first.
@@ -128,6 +132,7 @@ impl Service {
             gathered: Vec::with_capacity(STREAM_READ_BYTES),
             ready: VecDeque::new(),
             asking: VecDeque::new(),
+            settling: Settling::new()?,
             shares: Shares::new(&limits, proc::descriptor_limit()),
             in_kept_places: VecDeque::new(),
             turned_away: TurnedAway::default(),
@@ -197,7 +202,7 @@ impl Service {
 
     /// Whether there is something to do immediately.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || self.settling.is_awaited()
     }
 
     /// The time at which [`Service::handle_timeout`] must be called; `None` if there is nothing to wait for.

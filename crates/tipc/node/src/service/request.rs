@@ -80,6 +80,7 @@ impl Service {
             None => match request {
                 Request::Administer { order } => return self.take_order(cx.epoll, place, order),
                 Request::Adopt => self.adopt(place, &fds),
+                Request::Settle => return self.await_settling(cx.epoll, place),
                 request => self.answer(cx, place, &request),
             },
         };
@@ -103,7 +104,11 @@ impl Service {
             return None;
         }
         let token = match *request {
-            Request::Hello { .. } | Request::Administer { .. } | Request::Adopt => return None,
+            Request::Hello { .. }
+            | Request::Administer { .. }
+            | Request::Adopt
+            | Request::Settle => return None,
+            Request::Traffic => return Some(self.share_traffic()),
             Request::Identity { node: address } => return Some(identity(cx.node, address)),
             Request::LinkName { node: address, bearer } => {
                 return Some(link_name(cx.node, address, bearer));
@@ -199,6 +204,8 @@ impl Service {
             | Request::Adopt
             | Request::Identity { .. }
             | Request::LinkName { .. }
+            | Request::Traffic
+            | Request::Settle
             | Request::Administer { .. } => return None,
         };
         self.count_bindings(cx.node, place);

@@ -146,7 +146,7 @@ fn connected_pair(kind: SocketKind) -> Result<(Handle, Handle), Errno> {
     if !kind.is_connected_kind() {
         let other = keep_or_close(request::open(kind), &[&one])?;
         let destined = |socket: &Handle, peer: &Handle| {
-            socket.set_destination(Some(&encoded(peer.report()?.local)));
+            socket.pair_with(peer.report()?.local);
             Ok(())
         };
         let outcome = destined(&one, &other).and_then(|()| destined(&other, &one));

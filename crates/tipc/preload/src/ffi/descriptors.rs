@@ -13,6 +13,7 @@ use crate::control::{hidden_in, is_hidden, step_aside};
 use crate::process::is_borrowed;
 use crate::socket::Handle;
 use crate::table::{self, find};
+use crate::traffic;
 
 /// Unregisters a descriptor that is about to be closed, unless a child of vfork closes it: the table is its parent's.
 fn forget(fd: c_int) {
@@ -42,8 +43,27 @@ fn became(fd: c_int, what: Option<Handle>) -> c_int {
     -1
 }
 
+/// Closes descriptors that may be TIPC sockets: what was sent to them before counts as sent before, and their end is visible
+/// when the call has returned.
+fn closing<R>(is_socket: bool, close: impl FnOnce() -> R) -> R {
+    if !is_socket || is_borrowed() {
+        return close();
+    }
+    if traffic::is_pending() {
+        traffic::settle();
+    }
+    let outcome = close();
+    traffic::note_change();
+    outcome
+}
+
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    let is_socket = find(fd).is_some();
+    closing(is_socket, || close_now(fd))
+}
+
+fn close_now(fd: c_int) -> c_int {
     forget(fd);
     if is_hidden(fd) {
         set_errno(libc::EBADF);

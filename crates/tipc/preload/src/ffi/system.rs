@@ -204,10 +204,12 @@ fn receive_into(
     Ok((len, message.msg_flags))
 }
 
-/// Receives data, and the descriptor passed with it, if there is one. The descriptor is closed on exec.
+/// Receives data, and the descriptor passed with it, if there is one. The descriptor is closed on exec. `waits` says whether
+/// the call may wait as long as the descriptor's settings allow.
 pub(crate) fn receive_descriptor(
     fd: c_int,
     bytes: &mut [u8],
+    waits: bool,
 ) -> Result<(usize, Option<c_int>), Errno> {
     /// Room for one descriptor, aligned as required for control data.
     #[repr(C, align(8))]
@@ -217,8 +219,9 @@ pub(crate) fn receive_descriptor(
     let mut message = message(&mut parts);
     message.msg_control = (&raw mut room).cast::<c_void>();
     message.msg_controllen = room.0.len() as _;
+    let flags = libc::MSG_CMSG_CLOEXEC | if waits { 0 } else { libc::MSG_DONTWAIT };
     // SAFETY: data and control buffer are writable, as long as stated, and outlive the call.
-    let len = checked(unsafe { real::recvmsg(fd, &mut message, libc::MSG_CMSG_CLOEXEC) })?;
+    let len = checked(unsafe { real::recvmsg(fd, &mut message, flags) })?;
     // SAFETY: filled in by the kernel; the control buffer is aligned, and the macros stay within its length.
     let found = unsafe {
         libc::CMSG_FIRSTHDR(&message).as_ref().and_then(|header| {

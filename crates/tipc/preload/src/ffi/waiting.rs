@@ -1,12 +1,15 @@
 //! Calls that poll: they return the kernel's results, corrected for TIPC sockets whose connection has ended.
 
 use std::ffi::{c_int, c_short};
+use std::mem::MaybeUninit;
 
 use crossway_tipc_client::protocol::slot::Phase;
-use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
+use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
 use super::real;
+use crate::socket::SHUT_IN_VAIN;
 use crate::table::{self, find};
+use crate::traffic;
 
 const OVER: c_short = libc::POLLIN | libc::POLLRDNORM;
 
@@ -15,6 +18,15 @@ fn is_over(fd: c_int) -> bool {
     find(fd).is_some_and(|s| s.kind.is_connected_kind() && s.state().phase == Phase::Disconnected)
 }
 
+/// Events that AF_TIPC reports on request. The kernel would report others for the UNIX socket beneath, such as POLLWRBAND, or
+/// POLLWRNORM along with POLLOUT.
+const KNOWN: c_short = libc::POLLIN
+    | libc::POLLRDNORM
+    | libc::POLLOUT
+    | libc::POLLRDHUP
+    | libc::POLLERR
+    | libc::POLLHUP;
+
 /// Corrects the results for connections that have ended, as AF_TIPC reports them: readable and hung up, and no longer
 /// writable. Returns the number of ready entries.
 fn amended(fds: &mut [pollfd], ready: c_int) -> c_int {
@@ -22,9 +34,17 @@ fn amended(fds: &mut [pollfd], ready: c_int) -> c_int {
         return ready;
     }
     let mut ready = ready;
-    for wanted in fds.iter_mut().filter(|wanted| is_over(wanted.fd)) {
-        ready += c_int::from(wanted.revents == 0);
-        wanted.revents = OVER & wanted.events | libc::POLLHUP;
+    for wanted in fds.iter_mut() {
+        let Some(socket) = find(wanted.fd) else { continue };
+        let was_ready = wanted.revents != 0;
+        if is_over(wanted.fd) {
+            wanted.revents = OVER & wanted.events | libc::POLLHUP;
+        }
+        if socket.has_mark(SHUT_IN_VAIN) {
+            wanted.revents |= (OVER | libc::POLLRDHUP) & wanted.events | libc::POLLHUP;
+        }
+        wanted.revents &= KNOWN;
+        ready += c_int::from(wanted.revents != 0) - c_int::from(was_ready);
     }
     ready
 }
@@ -33,37 +53,39 @@ fn amended(fds: &mut [pollfd], ready: c_int) -> c_int {
 /// end of the connection is reported only when the call returns for another reason.
 const WATCHED: usize = 1024;
 
-/// Makes the end of a connection wake the caller, whatever events the caller waits for. AF_TIPC always reports the end
-/// (POLLHUP). Here, the end half-closes the descriptor, which the kernel reports only on request (POLLRDHUP), so the
-/// request is added to the entries.
+/// Makes the end of a connection wake the caller, whatever events the caller waits for, and nothing that AF_TIPC does not
+/// report. AF_TIPC always reports the end (POLLHUP). Here, the end half-closes the descriptor, which the kernel reports only
+/// on request (POLLRDHUP), so the request is added to the entries.
 struct Ends<'a> {
     fds: &'a mut [pollfd],
-    /// One bit per entry: set if POLLRDHUP was added to the entry.
-    asked: [u64; WATCHED / 64],
+    /// The events that the caller requested.
+    events: [c_short; WATCHED],
 }
 
 impl<'a> Ends<'a> {
     fn watched(fds: &'a mut [pollfd]) -> Self {
-        let mut asked = [0; WATCHED / 64];
-        for (n, wanted) in fds.iter_mut().enumerate().take(WATCHED) {
-            let of_connection = find(wanted.fd).is_some_and(|s| s.kind.is_connected_kind());
-            if of_connection && wanted.events & libc::POLLRDHUP == 0 {
-                wanted.events |= libc::POLLRDHUP;
-                asked[n / 64] |= 1 << (n % 64);
+        let mut events = [0; WATCHED];
+        for (wanted, events) in fds.iter_mut().zip(&mut events) {
+            *events = wanted.events;
+            if let Some(socket) = find(wanted.fd) {
+                wanted.events &= KNOWN;
+                if socket.kind.is_connected_kind() {
+                    wanted.events |= libc::POLLRDHUP;
+                }
             }
         }
-        Self { fds, asked }
+        Self { fds, events }
     }
 }
 
-/// Removes POLLRDHUP from these entries again, even if the thread is cancelled.
+/// Restores the events that the caller requested, even if the thread is cancelled.
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
-        for (n, wanted) in self.fds.iter_mut().enumerate().take(WATCHED) {
-            if self.asked[n / 64] & 1 << (n % 64) != 0 {
-                wanted.events &= !libc::POLLRDHUP;
+        for (wanted, events) in self.fds.iter_mut().zip(&self.events) {
+            if wanted.events != *events {
+                wanted.events = *events;
                 // The end is reported in AF_TIPC's way.
-                wanted.revents &= !libc::POLLRDHUP;
+                wanted.revents &= *events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
             }
         }
     }
@@ -78,24 +100,36 @@ pub(super) unsafe fn has_socket(fds: *const pollfd, count: nfds_t) -> bool {
     !fds.is_null() && (0..count as usize).any(|n| find(unsafe { (*fds.add(n)).fd }).is_some())
 }
 
-/// Calls `real`, which waits unless a connection among `fds` has ended: the end of a connection is reported
-/// immediately, whatever events the caller waits for.
+/// Calls `real`, which is passed whether it must not wait: if a connection among `fds` has ended, that is reported immediately,
+/// whatever events the caller waits for. `glances` says whether the caller does not wait anyway: what is on its way through
+/// tipcd is then delivered first.
 ///
 /// # Safety
 /// `fds` is NULL or points to `count` structures.
 unsafe fn polled(
     fds: *mut pollfd,
     count: nfds_t,
-    real: impl FnOnce(*mut pollfd, bool) -> c_int,
+    glances: bool,
+    real: impl Fn(*mut pollfd, bool) -> c_int,
 ) -> c_int {
     if table::is_empty() || fds.is_null() {
         return real(fds, false);
     }
     // SAFETY: `count` structures, as guaranteed by the caller.
     let fds = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
-    let is_any_over = fds.iter().any(|wanted| is_over(wanted.fd));
+    let pending = traffic::is_pending() && fds.iter().any(|wanted| find(wanted.fd).is_some());
+    if pending && glances {
+        traffic::settle();
+    }
+    let is_over_now = |fd: c_int| is_over(fd) || find(fd).is_some_and(|s| s.has_mark(SHUT_IN_VAIN));
+    let is_any_over = fds.iter().any(|wanted| is_over_now(wanted.fd));
     let ends = Ends::watched(fds);
-    let ready = real(ends.fds.as_mut_ptr(), is_any_over);
+    let mut ready = real(ends.fds.as_mut_ptr(), is_any_over);
+    if ready == 0 && pending && !glances && !is_any_over {
+        // The time was over before tipcd had delivered what was there in time.
+        traffic::settle();
+        ready = real(ends.fds.as_mut_ptr(), true);
+    }
     amended(ends.fds, ready)
 }
 
@@ -107,7 +141,9 @@ pub(super) unsafe extern "C-unwind" fn poll(
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        polled(fds, count, |fds, over| real::poll(fds, count, if over { 0 } else { timeout }))
+        polled(fds, count, timeout == 0, |fds, over| {
+            real::poll(fds, count, if over { 0 } else { timeout })
+        })
     }
 }
 
@@ -126,10 +162,19 @@ unsafe extern "C-unwind" fn __poll_chk(
 ) -> c_int {
     // SAFETY: guaranteed by the caller; the called function handles violations of its own checks.
     unsafe {
-        polled(fds, count, |fds, over| {
+        polled(fds, count, timeout == 0, |fds, over| {
             real::__poll_chk(fds, count, if over { 0 } else { timeout }, room)
         })
     }
+}
+
+/// Whether a time limit says not to wait.
+///
+/// # Safety
+/// `limit` is NULL or points to a structure.
+unsafe fn is_zero(limit: *const timespec) -> bool {
+    // SAFETY: guaranteed by the caller.
+    unsafe { limit.as_ref() }.is_some_and(|limit| limit.tv_sec == 0 && limit.tv_nsec == 0)
 }
 
 static AT_ONCE: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
@@ -143,7 +188,7 @@ pub(super) unsafe extern "C-unwind" fn ppoll(
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        polled(fds, count, |fds, over| {
+        polled(fds, count, is_zero(timeout), |fds, over| {
             real::ppoll(fds, count, if over { &AT_ONCE } else { timeout }, mask)
         })
     }
@@ -159,8 +204,145 @@ unsafe extern "C-unwind" fn __ppoll_chk(
 ) -> c_int {
     // SAFETY: as for __poll_chk.
     unsafe {
-        polled(fds, count, |fds, over| {
+        polled(fds, count, is_zero(timeout), |fds, over| {
             real::__ppoll_chk(fds, count, if over { &AT_ONCE } else { timeout }, mask, room)
+        })
+    }
+}
+
+/// Calls `real`, which waits for events of an epoll instance or of sets of descriptors and is passed whether it must not wait.
+/// If it finds nothing although something is on its way through tipcd, calls it once more after that has been delivered.
+/// `glances` says whether the caller does not wait anyway, `may_repeat` whether the call can be repeated.
+fn awaited(glances: bool, may_repeat: bool, mut real: impl FnMut(bool) -> c_int) -> c_int {
+    if table::is_empty() || !may_repeat || !traffic::is_pending() {
+        return real(false);
+    }
+    if glances {
+        traffic::settle();
+        return real(true);
+    }
+    let ready = real(false);
+    if ready != 0 {
+        return ready;
+    }
+    traffic::settle();
+    real(true)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn epoll_wait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    timeout: c_int,
+) -> c_int {
+    awaited(timeout == 0, true, |at_once| {
+        // SAFETY: guaranteed by the caller.
+        unsafe { real::epoll_wait(epoll, events, room, if at_once { 0 } else { timeout }) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn epoll_pwait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    awaited(timeout == 0, true, |at_once| {
+        // SAFETY: guaranteed by the caller.
+        unsafe { real::epoll_pwait(epoll, events, room, if at_once { 0 } else { timeout }, mask) }
+    })
+}
+
+/// The sets of descriptors of a call, which replaces them by its results, so that it can be repeated.
+struct Sets {
+    places: [*mut fd_set; 3],
+    saved: [MaybeUninit<fd_set>; 3],
+    bytes: usize,
+    /// Whether everything is saved: sets can be larger than those of the C library.
+    are_whole: bool,
+}
+
+impl Sets {
+    /// # Safety
+    /// The pointers are NULL or point to sets with at least `count` bits.
+    unsafe fn of(places: [*mut fd_set; 3], count: c_int) -> Self {
+        let bits = usize::try_from(count).unwrap_or(0).min(libc::FD_SETSIZE);
+        let mut sets = Self {
+            are_whole: usize::try_from(count).is_ok_and(|count| count <= libc::FD_SETSIZE),
+            places,
+            saved: [const { MaybeUninit::uninit() }; 3],
+            // The kernel reads and writes whole words.
+            bytes: bits.div_ceil(64) * 8,
+        };
+        // SAFETY: guaranteed by the caller; a set of the C library is as large as the saved one.
+        unsafe { sets.copy(|place, saved, bytes| saved.copy_from_nonoverlapping(place, bytes)) };
+        sets
+    }
+
+    /// # Safety
+    /// The pointers passed to [`Sets::of`] are still valid.
+    unsafe fn restore(&mut self) {
+        // SAFETY: guaranteed by the caller; saved before.
+        unsafe { self.copy(|place, saved, bytes| place.copy_from_nonoverlapping(saved, bytes)) };
+    }
+
+    /// # Safety
+    /// As for [`Sets::of`].
+    unsafe fn copy(&mut self, copy: impl Fn(*mut u8, *mut u8, usize)) {
+        for (place, saved) in self.places.iter().zip(&mut self.saved) {
+            if !place.is_null() {
+                copy(place.cast(), saved.as_mut_ptr().cast(), self.bytes);
+            }
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn select(
+    count: c_int,
+    readable: *mut fd_set,
+    writable: *mut fd_set,
+    exceptional: *mut fd_set,
+    limit: *mut timeval,
+) -> c_int {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let glances = limit.as_ref().is_some_and(|limit| limit.tv_sec == 0 && limit.tv_usec == 0);
+        let mut sets = Sets::of([readable, writable, exceptional], count);
+        let are_whole = sets.are_whole;
+        let mut zero = timeval { tv_sec: 0, tv_usec: 0 };
+        awaited(glances, are_whole, |at_once| {
+            if at_once {
+                sets.restore();
+            }
+            let limit = if at_once { &raw mut zero } else { limit };
+            real::select(count, readable, writable, exceptional, limit)
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pselect(
+    count: c_int,
+    readable: *mut fd_set,
+    writable: *mut fd_set,
+    exceptional: *mut fd_set,
+    limit: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let mut sets = Sets::of([readable, writable, exceptional], count);
+        let are_whole = sets.are_whole;
+        awaited(is_zero(limit), are_whole, |at_once| {
+            if at_once {
+                sets.restore();
+            }
+            let limit = if at_once { &raw const AT_ONCE } else { limit };
+            real::pselect(count, readable, writable, exceptional, limit, mask)
         })
     }
 }
