@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crossway_tipc_client::unmodified;
+
 use crate::compiled_with;
 use crate::nodes::Site;
 
@@ -36,6 +38,28 @@ fn a_program_that_prefers_io_uring_uses_plain_calls_and_says_why() {
     let errors = errors(&output);
     assert_eq!(errors.matches(REFUSED).count(), 1, "{errors}");
     assert!(errors.contains("TIPCD_IO_URING=allow"), "{errors}");
+}
+
+/// A program with the address sanitizer ends at once unless the sanitizer's library is loaded before all others.
+#[test]
+fn a_program_with_the_address_sanitizer_gets_its_library_first() {
+    let site = Site::new();
+    let source = site.dir.path().join("sanitized.c");
+    let text = "#include <stdio.h>\n#include <sys/socket.h>\n\
+        int main(void) { return socket(AF_TIPC, SOCK_RDM, 0) < 0 || puts(\"a TIPC socket\") < 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let program = site.dir.path().join("sanitized");
+    let mut cc = Command::new("cc");
+    cc.arg("-fsanitize=address").arg(&source).arg("-o").arg(&program);
+    if !cc.output().is_ok_and(|output| output.status.success()) {
+        return eprintln!(
+            "SKIP the address sanitizer: cc cannot link with it; install gcc and libasan"
+        );
+    }
+    let command = unmodified::command(&site.library, site.tipcd.path(), program.as_os_str(), &[]);
+    let output = command.unwrap().output().unwrap();
+    assert_eq!(errors(&output), "");
+    assert_eq!(output.stdout, b"a TIPC socket\n");
 }
 
 /// stress-ng, a third-party program, creates its rings by `syscall(2)`.

@@ -111,6 +111,26 @@ fn every_call_in_one_process() {
 }
 
 #[test]
+fn what_was_sent_is_there_at_once() {
+    let site = Site::new();
+    let Some(program) = compiled("at_once", site.dir.path()) else { return };
+    let ours = printed("on a tipcd", &site.run(&[&program]));
+    for of_kind in ["RDM", "DGRAM"] {
+        let found = format!(
+            "{of_kind} by name 50, by address 50, to several 50, select 50, epoll 50, pair 50\n"
+        );
+        assert!(ours.contains(&found), "{ours}");
+    }
+    for of_kind in ["SEQPACKET", "STREAM"] {
+        let found = format!("{of_kind} accepted 50, connected 50, data 50, ended 50, refused 50\n");
+        assert!(ours.contains(&found), "{ours}");
+    }
+    if let Some(kernels) = on_kernel("at_once", &[&program]) {
+        assert_eq!(differences(&kernels, &ours, &[]), "");
+    }
+}
+
+#[test]
 fn descriptors_in_other_processes_threads_and_handlers() {
     c_program("processes");
 }
@@ -145,6 +165,34 @@ fn pythons_socket_module_gives_what_it_gives_on_a_kernel() {
     if !compare(&[]).is_empty() {
         assert_eq!(compare(&[Path::new("busy")]), "");
     }
+}
+
+/// `CROSSWAY_SEQUENCES="FIRST COUNT"` chooses other sequences than the usual ones.
+#[test]
+fn random_sequences_of_calls_give_what_they_give_on_a_kernel() {
+    let python = Path::new("/usr/bin/python3");
+    if !python.exists() {
+        return eprintln!("SKIP sequences: {} is missing; install python3", python.display());
+    }
+    let chosen = std::env::var("CROSSWAY_SEQUENCES").unwrap_or_else(|_| "0 100".to_owned());
+    let site = Site::new();
+    let script = here("sequences.py");
+    let words: Vec<&Path> =
+        [python, &script].into_iter().chain(chosen.split_whitespace().map(Path::new)).collect();
+    let ours = printed("on a tipcd", &site.run(&words));
+    assert!(ours.lines().count() > 20, "{ours}");
+    let Some(kernels) = on_kernel("sequences", &words) else { return };
+    let [of_kernel, of_tipcd] = ["kernels", "ours"].map(|name| site.dir.path().join(name));
+    std::fs::write(&of_kernel, kernels).unwrap();
+    std::fs::write(&of_tipcd, ours).unwrap();
+    let compared = Command::new(python)
+        .arg(&script)
+        .arg("compare")
+        .args([&of_kernel, &of_tipcd])
+        .output()
+        .unwrap();
+    assert!(compared.status.success(), "{}", String::from_utf8_lossy(&compared.stdout));
+    eprintln!("{}", String::from_utf8_lossy(&compared.stdout).trim_end());
 }
 
 #[test]

@@ -19,6 +19,11 @@ pub const LIBRARY: &str = "libcrossway_tipc_preload.so";
 /// The dynamic loader's environment variable for libraries to load before all others.
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
+/// How the names of libraries begin that refuse to run unless they are loaded before all others: the run-time libraries of the
+/// address sanitizers of gcc and clang. A program into which such a library is linked statically needs nothing.
+const FIRST_LIBRARIES: [&str; 4] =
+    ["libasan.so", "libhwasan.so", "libclang_rt.asan", "libclang_rt.hwasan"];
+
 /// Maximum depth of nested script interpreters; the kernel's limit is lower.
 const SCRIPTS_MAX: usize = 6;
 
@@ -160,8 +165,13 @@ pub fn preloading(
     arguments: &[OsString],
 ) -> Result<Command, CannotRun> {
     let path = find(program)?;
-    check(&path, SCRIPTS_MAX)?;
-    let mut preload = library.as_os_str().to_owned();
+    let mut preload = OsString::new();
+    // The loader finds them as it finds any library that a program needs.
+    for first in check(&path, SCRIPTS_MAX)? {
+        preload.push(first);
+        preload.push(":");
+    }
+    preload.push(library);
     if let Some(others) = std::env::var_os(PRELOAD_VARIABLE).filter(|others| !others.is_empty()) {
         preload.push(":");
         preload.push(others);
@@ -179,13 +189,15 @@ fn find(name: &OsStr) -> Result<PathBuf, CannotRun> {
 }
 
 /// Checks that the loader will load the library into a program; for a script, into its interpreter. A file that this
-/// user may not read passes.
-fn check(path: &Path, scripts_left: usize) -> Result<(), CannotRun> {
+/// user may not read passes. Returns the names of libraries that must be loaded before it ([`FIRST_LIBRARIES`]).
+fn check(path: &Path, scripts_left: usize) -> Result<Vec<String>, CannotRun> {
     let unreadable = |source| CannotRun::Unreadable { path: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
         // An executable that cannot be read cannot be checked.
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            return Ok(Vec::new());
+        }
         Err(error) => return Err(unreadable(error)),
     };
     let about = file.metadata().map_err(unreadable)?;
@@ -208,10 +220,10 @@ fn check(path: &Path, scripts_left: usize) -> Result<(), CannotRun> {
             Some(interpreter) if scripts_left > 0 => {
                 check(Path::new(OsStr::from_bytes(interpreter)), scripts_left - 1)
             }
-            _ => Ok(()),
+            _ => Ok(Vec::new()),
         };
     }
-    let Some(program) = Elf::read(&file, &start) else { return Ok(()) };
+    let Some(program) = Elf::read(&file, &start) else { return Ok(Vec::new()) };
     let of_library = File::open("/proc/self/exe").ok().and_then(|own| {
         let mut start = Vec::new();
         (&own).take(4096).read_to_end(&mut start).ok()?;
@@ -226,7 +238,7 @@ fn check(path: &Path, scripts_left: usize) -> Result<(), CannotRun> {
         Some(loader) if loader.windows(4).any(|part| part == b"musl") => {
             Err(CannotRun::Foreign { path, what: "linked with musl" })
         }
-        Some(_) => Ok(()),
+        Some(_) => Ok(program.first_libraries),
     }
 }
 
@@ -238,6 +250,8 @@ struct Elf {
     loader: Option<Vec<u8>>,
     /// Whether the file contains a note written by Go's linker.
     is_go: bool,
+    /// Libraries that the program needs and that must be loaded before all others.
+    first_libraries: Vec<String>,
 }
 
 impl Elf {
@@ -245,6 +259,8 @@ impl Elf {
     /// little-endian.
     fn read(file: &File, start: &[u8]) -> Option<Self> {
         const WIDE: u8 = 2;
+        const LOADED: u32 = 1;
+        const DYNAMIC: u32 = 2;
         const INTERPRETER: u32 = 3;
         const NOTES: u32 = 4;
         if !start.starts_with(b"\x7fELF") {
@@ -257,26 +273,58 @@ impl Elf {
         let machine = [*start.get(4)?, *start.get(5)?, *start.get(18)?, *start.get(19)?];
         if machine[0] != WIDE {
             // A different word size, so it is for another machine.
-            return Some(Self { machine, loader: Some(Vec::new()), is_go: false });
+            let first_libraries = Vec::new();
+            return Some(Self { machine, loader: Some(Vec::new()), is_go: false, first_libraries });
         }
         let (table, len, count) = (long(start, 32)?, half(start, 54)?, half(start, 56)?);
         let (mut loader, mut is_go) = (None, false);
+        let (mut loaded, mut dynamic) = (Vec::new(), Vec::new());
         for n in 0..count {
             let mut entry = vec![0; len.max(56)];
             file.read_exact_at(&mut entry, table + (n * len) as u64).ok()?;
             let content = || {
-                let mut content = vec![0; usize::try_from(long(&entry, 32)?).ok()?.min(4096)];
+                let mut content = vec![0; usize::try_from(long(&entry, 32)?).ok()?.min(1 << 16)];
                 file.read_exact_at(&mut content, long(&entry, 8)?).ok()?;
                 Some(content)
             };
             match u32::from_le_bytes(*entry.first_chunk()?) {
                 INTERPRETER => loader = Some(content()?),
+                LOADED => loaded.push((long(&entry, 16)?, long(&entry, 32)?, long(&entry, 8)?)),
+                DYNAMIC => dynamic = content()?,
                 NOTES => is_go |= has_note_of_go(&content()?),
                 _ => {}
             }
         }
-        Some(Self { machine, loader, is_go })
+        let first_libraries = needed(file, &dynamic, &loaded).unwrap_or_default();
+        Some(Self { machine, loader, is_go, first_libraries })
     }
+}
+
+/// Which of [`FIRST_LIBRARIES`] a program needs, judged by its dynamic section. `loaded` has the address, length and place in the
+/// file of each part that is loaded. Returns `None` if the file cannot be read in this way.
+fn needed(file: &File, dynamic: &[u8], loaded: &[(u64, u64, u64)]) -> Option<Vec<String>> {
+    const NEEDED: u64 = 1;
+    const NAMES: u64 = 5;
+    /// Longer than the names in question.
+    const NAME_MAX: usize = 64;
+    let word = |raw: &[u8]| raw.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+    let entries = || dynamic.chunks_exact(16).map(|entry| (word(entry), word(&entry[8..])));
+    let (_, names) = entries().find(|(tag, _)| *tag == NAMES)?;
+    let (start, _, place) = loaded
+        .iter()
+        .find(|(start, len, _)| (*start..start.saturating_add(*len)).contains(&names))?;
+    let mut found = Vec::new();
+    for (_, offset) in entries().filter(|(tag, _)| *tag == NEEDED) {
+        let mut name = [0; NAME_MAX];
+        let at = (names - start).checked_add(*place)?.checked_add(offset)?;
+        let len = file.read_at(&mut name, at).ok()?;
+        let name = name[..len].split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = String::from_utf8_lossy(name);
+        if FIRST_LIBRARIES.iter().any(|first| name.starts_with(first)) {
+            found.push(name.into_owned());
+        }
+    }
+    Some(found)
 }
 
 /// Whether one of a segment's notes is the build ID written by Go's linker.

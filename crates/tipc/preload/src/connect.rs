@@ -80,6 +80,8 @@ impl Handle {
         let outcome = payload.with_slices::<MOST_PARTS, _>(|tail| control::ask(&request, tail));
         match outcome {
             Err(Errno::INPROGRESS) => {
+                // The answer, or the request at a listening socket, may still be on its way.
+                traffic::note_change();
                 self.set_destination(Some(address));
                 Ok(())
             }

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use crossway_sys::Errno;
 use crossway_tipc_client::protocol::record::{HEADER_LEN, Header, RecordKind};
 use crossway_tipc_client::protocol::slot::Phase;
-use crossway_tipc_client::{ErrorCode, ServiceRange, SocketAddress, SocketKind};
+use crossway_tipc_client::{Address, ErrorCode, ServiceRange, SocketAddress, SocketKind};
 
 use crate::ffi::{self, Parts};
 use crate::socket::{Handle, SHUT, SHUT_IN_VAIN, TOLD};
@@ -72,7 +72,11 @@ impl Handle {
             match self.state().phase {
                 // A caller that waits for a connection may also wait for its first message.
                 Phase::Connected | Phase::Connecting => {}
-                Phase::Listening => return Err(Errno::INVAL),
+                Phase::Listening => {
+                    // A kernel waits for ever for a message that cannot come.
+                    let waits = self.waits(wanted.flags);
+                    return Err(if waits { Errno::INVAL } else { Errno::AGAIN });
+                }
                 Phase::Open => return Err(Errno::NOTCONN),
                 // The kernel's two answers after a local shutdown.
                 Phase::Disconnected if self.has_mark(SHUT) => {
@@ -185,6 +189,12 @@ impl Handle {
         }
     }
 
+    fn was_connected_to_itself(&self) -> bool {
+        let to = self.destination().and_then(|to| Address::decode(&to).ok());
+        let Some(Address::Socket(to)) = to else { return false };
+        self.report().is_ok_and(|report| report.local == to)
+    }
+
     /// The result of a receive call after the last message. The kernel reports the end of a connection once, and later
     /// blocking calls wait for ever. Here, later blocking calls report the end again; only non-blocking calls fail with
     /// EAGAIN.
@@ -202,11 +212,15 @@ impl Handle {
             0 => ErrorCode::NoNode.number(),
             code => code,
         };
-        if code != shutdown && !wanted.cause {
-            return Err(Errno::CONNRESET);
+        // A kernel's socket that was connected to itself finds its own request, which is no end.
+        if !self.waits(wanted.flags) && self.was_connected_to_itself() {
+            return Err(Errno::AGAIN);
         }
         if self.has_mark(TOLD) && !self.waits(wanted.flags) {
             return Err(Errno::AGAIN);
+        }
+        if code != shutdown && !wanted.cause {
+            return Err(Errno::CONNRESET);
         }
         if wanted.flags & libc::MSG_PEEK == 0 {
             self.mark(TOLD);

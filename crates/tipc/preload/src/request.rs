@@ -5,7 +5,7 @@ use std::os::fd::IntoRawFd;
 use crossway_sys::Errno;
 use crossway_sys::socket as unix;
 use crossway_tipc_client::SocketKind;
-use crossway_tipc_client::address::{ENCODED_LEN, SocketAddress};
+use crossway_tipc_client::address::{Binding, ENCODED_LEN, SocketAddress};
 use crossway_tipc_client::protocol::control::{Opened, Reader, Request, SocketReport};
 use crossway_tipc_client::protocol::record::PAD_FAMILY;
 use crossway_tipc_client::protocol::slot::Phase;
@@ -32,7 +32,8 @@ pub(crate) fn open(kind: SocketKind) -> Result<Handle, Errno> {
 impl Handle {
     /// Binds the socket to the address in a struct sockaddr_tipc. A negative scope withdraws the binding.
     pub(crate) fn bind(&self, address: [u8; ENCODED_LEN]) -> Result<(), Errno> {
-        if self.is_paired() {
+        let binds = matches!(Binding::decode(&address), Ok(Some(binding)) if !binding.withdraw);
+        if binds && self.is_paired() {
             return Err(Errno::INVAL);
         }
         control::ask(&Request::Bind { token: self.token, address }, &[]).map(drop)

@@ -4,12 +4,14 @@ use std::ffi::c_int;
 
 use crossway_sys::Errno;
 use crossway_tipc_client::address::ENCODED_LEN;
+use crossway_tipc_client::protocol::control::Request;
 use crossway_tipc_client::protocol::record::SEND_HEADER_LEN;
 use crossway_tipc_client::protocol::slot::Phase;
 use crossway_tipc_client::protocol::{MESSAGE_LEN_MAX, epoch};
 use crossway_tipc_client::{Address, SocketKind};
 
 use crate::connect::is_sane;
+use crate::control;
 use crate::ffi::{self, Parts};
 use crate::reach;
 use crate::socket::Handle;
@@ -95,6 +97,11 @@ impl Handle {
                 let to = to.filter(|to| is_sane(to)).ok_or(Errno::INVAL)?;
                 if len > MESSAGE_LEN_MAX {
                     return Err(Errno::MSGSIZE);
+                }
+                // A kernel multicasts this one message, if there are receivers; that is not possible here.
+                if matches!(Address::decode(to), Ok(Address::Range(_))) {
+                    control::ask(&Request::Resolve { token: self.token, address: *to }, &[])?;
+                    return Err(Errno::OPNOTSUPP);
                 }
                 self.request_connection(to, parts)?;
                 if flags & libc::MSG_DONTWAIT == 0 && !ffi::is_nonblocking(self.fd) {

@@ -39,8 +39,7 @@ fn amended(fds: &mut [pollfd], ready: c_int) -> c_int {
         let was_ready = wanted.revents != 0;
         if is_over(wanted.fd) {
             wanted.revents = OVER & wanted.events | libc::POLLHUP;
-        }
-        if socket.has_mark(SHUT_IN_VAIN) {
+        } else if socket.has_mark(SHUT_IN_VAIN) {
             wanted.revents |= (OVER | libc::POLLRDHUP) & wanted.events | libc::POLLHUP;
         }
         wanted.revents &= KNOWN;

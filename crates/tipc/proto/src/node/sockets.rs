@@ -115,8 +115,8 @@ impl Node {
         if socket.group.is_some() {
             return Err(SocketError::Access);
         }
-        if !range.is_valid() || !matches!(socket.state, SocketState::Open | SocketState::Listening)
-        {
+        // A kernel also binds a socket whose connection is pending, was refused or has ended.
+        if !range.is_valid() || matches!(socket.state, SocketState::Connected { .. }) {
             return Err(SocketError::Invalid);
         }
         let key = self.publish(range, port, scope).map_err(|error| match error {
