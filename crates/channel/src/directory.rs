@@ -7,13 +7,13 @@
 
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossway_sys::socket::{self, SocketType};
-use crossway_sys::{Errno, OsError, proc, random};
+use crossway_sys::{Errno, OsError, proc, random, trust};
 
 use crate::error::Error;
 
@@ -29,7 +29,12 @@ static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 /// A directory that contains the sockets of listeners, by name.
 #[derive(Clone, Debug)]
-pub struct Directory(PathBuf);
+pub struct Directory {
+    path: PathBuf,
+    /// Whether the path was named by the user or the program, who may share it with other users. Otherwise it must
+    /// belong to this user.
+    is_named: bool,
+}
 
 /// A socket bound to a name. Dropping it removes the socket's file.
 #[derive(Debug)]
@@ -61,46 +66,47 @@ impl Directory {
     /// `$XDG_RUNTIME_DIR` is a directory, else `/tmp/crossway-channel-UID`.
     pub fn of_user() -> Directory {
         if let Some(dir) = std::env::var_os("CROSSWAY_CHANNEL_DIR") {
-            return Directory(dir.into());
+            return Directory::at(dir);
         }
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        Directory(runtime.filter(|dir| dir.is_dir()).map_or_else(
+        let path = trust::runtime_dir().map_or_else(
             || PathBuf::from(format!("/tmp/crossway-channel-{}", proc::effective_user())),
             |dir| dir.join("crossway-channel"),
-        ))
+        );
+        Directory { path, is_named: false }
     }
 
-    /// Uses the directory at this path instead of the user's.
+    /// Uses the directory at this path instead of the user's. It is not checked who else may write to it.
     pub fn at(path: impl Into<PathBuf>) -> Directory {
-        Directory(path.into())
+        Directory { path: path.into(), is_named: true }
     }
 
     /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     fn folder(&self, name: &str) -> PathBuf {
-        self.0.join(name.replace('/', "%2F"))
+        self.path.join(name.replace('/', "%2F"))
     }
 
-    /// Creates the directory if it does not exist. Unless CROSSWAY_CHANNEL_DIR is set, refuses a directory below /tmp
-    /// that another user owns or may write to.
+    /// Creates the directory if it does not exist. Refuses the user's directory if others may write to it.
     fn make(&self) -> Result<(), Error> {
-        let failed = |e| OsError::new("mkdir", self.0.display(), e);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(failed)?;
-        let stat = |e| OsError::new("stat", self.0.display(), e);
-        let meta = fs::symlink_metadata(&self.0).map_err(stat)?;
-        let strange = meta.uid() != proc::effective_user() || meta.mode() & 0o022 != 0;
-        if strange
-            && self.0.starts_with("/tmp")
-            && std::env::var_os("CROSSWAY_CHANNEL_DIR").is_none()
-        {
-            let why = "another user owns it or may write to it; remove it, or set CROSSWAY_CHANNEL_DIR \
-                       to another directory";
-            return Err(OsError::new("use", self.0.display(), std::io::Error::other(why)).into());
+        if !self.is_named {
+            return Ok(trust::private_dir(&self.path).map_err(with_remedy)?);
         }
-        Ok(())
+        let failed = |e| OsError::new("mkdir", self.path.display(), e);
+        Ok(fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(failed)?)
+    }
+
+    /// Checks a directory in which a name is looked for, as [`Directory::make`] does. It need not exist.
+    fn check(&self) -> Result<(), Error> {
+        match trust::check(&self.path) {
+            Err(error) if !self.is_named && !error.is_missing() => {
+                let why = std::io::Error::other(error);
+                Err(with_remedy(OsError::new("use", self.path.display(), why)).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Creates a listening socket for a name.
@@ -137,6 +143,7 @@ impl Directory {
     /// listener can be connected to. `turn` determines which listener is tried first.
     pub(crate) fn connect(&self, name: &str, turn: usize) -> Result<Option<OwnedFd>, Error> {
         check(name)?;
+        self.check()?;
         let mut paths = self.sockets(&self.folder(name));
         paths.sort();
         if !paths.is_empty() {
@@ -165,6 +172,7 @@ impl Directory {
 
     /// Connects to every process that listens on a name, or on any name if `name` is `None`.
     pub(crate) fn connect_all(&self, name: Option<&str>) -> Result<Vec<(String, OwnedFd)>, Error> {
+        self.check()?;
         let names = name.map_or_else(|| self.names(), |name| vec![name.to_owned()]);
         let mut all = Vec::new();
         for name in names {
@@ -179,7 +187,7 @@ impl Directory {
 
     /// Returns the names in the directory. Some of their listeners may have ended.
     pub fn names(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(&self.0) else { return Vec::new() };
+        let Ok(entries) = fs::read_dir(&self.path) else { return Vec::new() };
         let mut names: Vec<String> = entries
             .filter_map(Result::ok)
             .filter_map(|entry| entry.file_name().into_string().ok())
@@ -205,6 +213,12 @@ impl Directory {
         let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
         paths.filter(|path| !is_early(path) || is_abandoned(path)).collect()
     }
+}
+
+/// Adds how to use another directory.
+fn with_remedy(error: OsError) -> OsError {
+    let why = format!("{}; or set CROSSWAY_CHANNEL_DIR to another directory", error.source);
+    OsError { source: std::io::Error::new(error.source.kind(), why), ..error }
 }
 
 /// Whether a socket still has its preliminary name, which begins with a dot. Its listener does not accept connections

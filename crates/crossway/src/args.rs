@@ -102,6 +102,7 @@ fn declared() -> impl Iterator<Item = CompletionCandidate> {
         .and_then(|program| Folders::of_user(&program).load(&[]).ok())
         .unwrap_or_default();
     declared
+        .contenders
         .into_iter()
         .map(|contender| CompletionCandidate::new(contender.id).help(Some(contender.about.into())))
 }

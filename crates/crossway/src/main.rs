@@ -5,6 +5,17 @@
 //! measured, a comparison exceeded its limit); 2 the request cannot be met (bad arguments, bad plan, unreadable file);
 //! 130 interrupted.
 
+/// Writes a line to standard error, like the standard library's macro of this name, which panics if nobody reads the
+/// line any more: `crossway measure ... 2>&1 | head` must not end a measurement.
+macro_rules! eprintln {
+    ($($part:tt)*) => {{
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("{}\n", format_args!($($part)*)),
+        );
+    }};
+}
+
 mod args;
 mod cmd;
 mod examples;
@@ -77,12 +88,14 @@ fn tipcd() -> Command {
     command
 }
 
-/// Reads the declarations of the contenders.
-fn declare(cli: &Cli) -> anyhow::Result<()> {
+/// Reads the declarations of the contenders. Those that others may write to are left out, with a note.
+fn declare(cli: &Cli, ui: &Ui) -> anyhow::Result<()> {
     let program = std::env::current_exe()?;
     let files: Vec<PathBuf> =
         cli.contenders.iter().cloned().chain(cli.command.contender_files()).collect();
-    catalogue::declare(Folders::of_user(&program).load(&files)?)?;
+    let declared = Folders::of_user(&program).load(&files)?;
+    declared.left_out.iter().for_each(|why| ui.note(why));
+    catalogue::declare(declared.contenders)?;
     Ok(())
 }
 
@@ -100,6 +113,7 @@ fn explained(error: clap::Error) -> clap::Error {
 }
 
 fn main() -> ExitCode {
+    crossway_sys::start::settle();
     ui::quiet_on_closed_pipe();
     // If a shell started this program to complete a command line, answer it and exit.
     clap_complete::CompleteEnv::with_factory(command).var(COMPLETE).complete();
@@ -110,11 +124,11 @@ fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // Where no tipcd is running, mechanisms that need one start this program as a tipcd, for as long as it runs;
     // nothing starts before a mechanism needs it.
-    crossway_mech::mechanisms::tipc_node::start_by(tipcd, std::env::temp_dir());
+    crossway_mech::mechanisms::tipc_node::start_by(tipcd, None);
     let ui = Ui::new(cli.color, cli.verbose);
     ui::start_tracing(cli.verbose, &ui);
     if cli.command.needs_contenders()
-        && let Err(error) = declare(&cli)
+        && let Err(error) = declare(&cli, &ui)
     {
         eprintln!("crossway: {}", ui::causes(&error));
         return ExitCode::from(ui::EXIT_UNUSABLE);

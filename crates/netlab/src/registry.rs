@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crossway_sys::proc::started_ticks;
+use crossway_sys::trust;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +113,7 @@ impl Registry {
         let path = self.folder.join(file);
         let failed = |e: std::io::Error| self.state_error(&path, e);
         fs::create_dir_all(&self.folder).map_err(failed)?;
+        trust::check(&self.folder).map_err(|e| failed(std::io::Error::other(e)))?;
         let mut options = OpenOptions::new();
         let lock = options.create(true).truncate(false).write(true).open(&path).map_err(failed)?;
         lock.lock().map_err(failed)?;

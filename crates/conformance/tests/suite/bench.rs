@@ -40,7 +40,7 @@ pub(crate) fn probe<M: Mechanism>() -> Probe {
     SWEPT.call_once(|| {
         crossway_sys::lease::sweep_dead_runs().unwrap();
         // Not below /tmp, over which a check mounts another file system.
-        tipc_node::start_by(tipcd, "/var/tmp".into());
+        tipc_node::start_by(tipcd, Some("/var/tmp".into()));
     });
     let mut probes = PROBES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     probes.entry(M::ID).or_insert_with(M::probe).clone()

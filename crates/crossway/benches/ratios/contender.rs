@@ -30,7 +30,7 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
 fn attempt(args: &Args, folder: &Path, found: &mut Vec<Comparison>) -> anyhow::Result<()> {
     let tree = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../contenders/pipe.toml"));
     let folders = Folders { declarations: Vec::new(), cache: folder.join("cache") };
-    catalogue::declare(folders.load(&[tree])?)?;
+    catalogue::declare(folders.load(&[tree])?.contenders)?;
     let contender = catalogue::contenders().first().context("pipe.toml declares nothing")?;
     contender.build()?;
     // By workload and size: the figures of each trial, for the mechanism and for the contender.

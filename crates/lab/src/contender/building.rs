@@ -56,6 +56,7 @@ pub enum BuildError {
 /// Builds the contender, even if it is already built. Simultaneous builds of one declaration file wait for each other.
 pub(super) fn build(contender: &Contender) -> Result<(), BuildError> {
     let Some((program, arguments)) = contender.build.split_first() else { return Ok(()) };
+    folders::prepare(contender)?;
     folders::make(&contender.out)?;
     let unwritten = |file: &Path| {
         let file = file.to_owned();
@@ -95,10 +96,11 @@ pub(super) fn build(contender: &Contender) -> Result<(), BuildError> {
 }
 
 /// Whether the contender was built by the current command from the current sources with the current helpers, or need
-/// not be built.
+/// not be built, and nobody else may write to what was built.
 pub(super) fn is_built(contender: &Contender) -> bool {
-    contender.build.is_empty()
-        || fs::read_to_string(stamp_file(contender)).is_ok_and(|t| t == stamp_text(contender))
+    folders::prepare(contender).is_ok()
+        && (contender.build.is_empty()
+            || fs::read_to_string(stamp_file(contender)).is_ok_and(|t| t == stamp_text(contender)))
 }
 
 /// Runs the declared probe; returns the reason if it fails.
@@ -126,10 +128,7 @@ fn stamp_file(contender: &Contender) -> PathBuf {
 /// The text that identifies a build: the command, and a hash of each file that the command mentions and that is in the
 /// declaration's folder. The helpers need no hash, since the name of their folder identifies them.
 fn stamp_text(contender: &Contender) -> String {
-    let words = contender.build.iter().flat_map(|word| word.split_whitespace());
-    let named = words.map(|word| PathBuf::from(word.trim_end_matches(';')));
-    let mut files: Vec<PathBuf> =
-        named.filter(|path| path.starts_with(declared_in(contender)) && path.is_file()).collect();
+    let mut files: Vec<PathBuf> = named_files(contender, &contender.build).collect();
     files.sort();
     let mut text = contender.build.join("\n");
     for file in files {
@@ -137,6 +136,16 @@ fn stamp_text(contender: &Contender) -> String {
         text.push_str(&format!("\n{} {hash:08x}", file.display()));
     }
     text
+}
+
+/// The files in the declaration's folder that a command names.
+pub(super) fn named_files<'a>(
+    contender: &'a Contender,
+    command: &'a [String],
+) -> impl Iterator<Item = PathBuf> + 'a {
+    let words = command.iter().flat_map(|word| word.split_whitespace());
+    let named = words.map(|word| PathBuf::from(word.trim_end_matches(';')));
+    named.filter(|path| path.starts_with(declared_in(contender)) && path.is_file())
 }
 
 fn declared_in(contender: &Contender) -> &Path {

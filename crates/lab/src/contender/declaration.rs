@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crossway_mech::{Boundaries, Caps, Family};
+use crossway_sys::trust::Untrusted;
 use serde::Deserialize;
 
 use super::Contender;
-use super::folders::{self, NoFolder};
+use super::folders;
 
 /// Maximum value of `deadline_s`, the seconds that a program may take to answer. The time limit of the controller is a
 /// little longer than this maximum.
@@ -43,9 +44,14 @@ pub enum DeclarationError {
         /// What is wrong, and what to write instead.
         why: String,
     },
-    /// The folder for builds cannot be created.
-    #[error("{0}")]
-    NoFolder(#[from] NoFolder),
+    /// Others may write to the file, whose commands would run with the privileges of this user.
+    #[error("the contender's declaration {file} is not used: {why}")]
+    Untrusted {
+        /// The file.
+        file: PathBuf,
+        /// The part of the path that others own or may write to.
+        why: Untrusted,
+    },
 }
 
 #[derive(Deserialize)]

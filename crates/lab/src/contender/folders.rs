@@ -2,8 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crossway_sys::trust::{self, Untrusted};
+use crossway_sys::{OsError, proc};
 
 use super::Contender;
 use super::declaration::{self, DeclarationError};
@@ -23,16 +26,26 @@ const RUST_HELPER: (&str, &str) =
 
 const HELPERS: [(&str, &str); 4] = [C_HELPER, PYTHON_HELPER, GO_HELPER, RUST_HELPER];
 
-/// No folder for builds can be created.
+/// What helps if the folder for builds cannot be used.
+pub(super) const REMEDY: &str = "set XDG_CACHE_HOME to a folder of your own";
+
+/// The folder for builds and helpers cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot create or write to {dir}, which contenders need: {cause}; set XDG_CACHE_HOME to another folder"
-)]
+#[error("cannot use {dir}, which contenders need: {cause}; {REMEDY}")]
 pub struct NoFolder {
     /// The directory.
     pub dir: PathBuf,
     /// The reason.
-    pub cause: std::io::Error,
+    pub cause: String,
+}
+
+/// The contenders of a machine.
+#[derive(Debug, Default)]
+pub struct Declared {
+    /// The contenders.
+    pub contenders: Vec<Contender>,
+    /// Why files in the folders of declarations were left out: others may write to them.
+    pub left_out: Vec<String>,
 }
 
 /// The folders with declarations, and the folder for builds.
@@ -65,17 +78,21 @@ impl Folders {
         declarations.extend(config.map(|dir| dir.join("crossway/contenders")));
         let cache = absolute("XDG_CACHE_HOME")
             .or_else(|| home().map(|home| home.join(".cache")))
-            .unwrap_or_else(std::env::temp_dir);
-        Folders { declarations, cache: cache.join("crossway") }
+            .map(|cache| cache.join("crossway"));
+        // Without a home, a folder for each user, who could not use that of another.
+        let of_user = || format!("crossway-cache-{}", proc::effective_user());
+        let cache = cache.unwrap_or_else(|| std::env::temp_dir().join(of_user()));
+        Folders { declarations, cache }
     }
 
     /// Reads the contenders from the declarations in one directory after another, sorted by file name in each, and then
-    /// from `files`. A file that is found several times is read once.
+    /// from `files`. A file that is found several times is read once. Nothing is written.
     ///
     /// # Errors
-    /// A file cannot be read or is not a declaration, or the folder for the helpers cannot be created.
-    pub fn load(&self, files: &[PathBuf]) -> Result<Vec<Contender>, DeclarationError> {
+    /// A file cannot be read or is not a declaration, or others may write to one of `files`.
+    pub fn load(&self, files: &[PathBuf]) -> Result<Declared, DeclarationError> {
         let mut found: Vec<PathBuf> = Vec::new();
+        let mut declared = Declared::default();
         for dir in &self.declarations {
             let entries = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
             let mut of_dir: Vec<_> = entries
@@ -83,42 +100,78 @@ impl Folders {
                 .filter(|path| path.extension().is_some_and(|e| e == "toml"))
                 .collect();
             of_dir.sort();
-            found.extend(of_dir);
+            for file in of_dir {
+                match trust::check(&file) {
+                    Ok(()) => found.push(file),
+                    Err(error) => {
+                        let why = format!("contenders in {} are left out: {error}", dir.display());
+                        if !declared.left_out.contains(&why) {
+                            declared.left_out.push(why);
+                        }
+                    }
+                }
+            }
         }
-        found.extend(files.iter().cloned());
+        for file in files {
+            match trust::check(file) {
+                Err(why) if !why.is_missing() => {
+                    return Err(DeclarationError::Untrusted { file: file.clone(), why });
+                }
+                _ => found.push(file.clone()),
+            }
+        }
         let mut seen = Vec::new();
-        let mut contenders = Vec::new();
         for file in found {
             let whole = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
             if seen.contains(&whole) {
                 continue;
             }
-            contenders.extend(declaration::read(&file, &self.cache)?);
+            declared.contenders.extend(declaration::read(&file, &self.cache)?);
             seen.push(whole);
         }
-        if !contenders.is_empty() {
-            self.write_helpers()?;
-        }
-        Ok(contenders)
+        Ok(declared)
     }
+}
 
-    /// Writes the helpers to the folder where builds and programs find them.
-    pub(super) fn write_helpers(&self) -> Result<(), NoFolder> {
-        let dir = helpers(&self.cache);
-        make(&dir)?;
-        for (name, text) in HELPERS {
-            let path = dir.join(name);
-            if fs::read(&path).is_ok_and(|now| now == text.as_bytes()) {
-                continue;
-            }
-            // Another process may be reading it, so the new text replaces it atomically.
-            let fresh = dir.join(format!("{name}.{}", std::process::id()));
-            fs::write(&fresh, text)
-                .and_then(|()| fs::rename(&fresh, &path))
-                .map_err(|cause| NoFolder { dir: dir.clone(), cause })?;
-        }
-        Ok(())
+/// Makes what a contender needs before anything of it is run: its helpers. Checks that nobody else can write to them,
+/// to what was built, and to what its commands name in the folder of its declaration.
+pub(super) fn prepare(contender: &Contender) -> Result<(), NoFolder> {
+    let no_folder = |dir: &Path, why: &dyn std::fmt::Display| NoFolder {
+        dir: dir.to_owned(),
+        cause: why.to_string(),
+    };
+    write_helpers(&contender.helpers).map_err(|e| no_folder(&contender.helpers, &e.source))?;
+    let unless_missing = |found: Result<(), Untrusted>| match found {
+        Err(error) if !error.is_missing() => Err(error),
+        _ => Ok(()),
+    };
+    for dir in [&contender.helpers, &contender.out] {
+        unless_missing(trust::check_tree(dir)).map_err(|e| no_folder(dir, &e))?;
     }
+    for file in contender.own_files().chain([contender.file.clone()]) {
+        unless_missing(trust::check(&file)).map_err(|e| no_folder(&file, &e))?;
+    }
+    Ok(())
+}
+
+/// Writes the helpers to the folder where builds and programs find them.
+fn write_helpers(dir: &Path) -> Result<(), OsError> {
+    // Contenders are probed by several threads.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    trust::private_dir(dir)?;
+    for (name, text) in HELPERS {
+        let path = dir.join(name);
+        if fs::read(&path).is_ok_and(|now| now == text.as_bytes()) {
+            continue;
+        }
+        // Another process may be reading it, so the new text replaces it atomically.
+        let fresh = dir.join(format!("{name}.{}", std::process::id()));
+        fs::write(&fresh, text)
+            .and_then(|()| fs::rename(&fresh, &path))
+            .map_err(|cause| OsError::new("write", path.display(), cause))?;
+    }
+    Ok(())
 }
 
 /// The folder of this version's helpers, named by a hash of their content. Other versions of Crossway share the cache,
@@ -139,11 +192,8 @@ pub(super) fn out(cache: &Path, file: &Path) -> PathBuf {
     cache.join("contenders").join(name)
 }
 
-/// Creates a directory that only the user can access.
+/// Creates a directory that only the user can write to.
 pub(super) fn make(dir: &Path) -> Result<(), NoFolder> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(|cause| NoFolder { dir: dir.to_owned(), cause })
+    let failed = |error: OsError| NoFolder { dir: dir.to_owned(), cause: error.source.to_string() };
+    trust::private_dir(dir).map_err(failed)
 }

@@ -25,7 +25,7 @@ pub use building::BuildError;
 pub use declaration::DeclarationError;
 pub(crate) use declaration::is_language;
 pub(crate) use end::End;
-pub use folders::{Folders, NoFolder};
+pub use folders::{Declared, Folders, NoFolder};
 pub(crate) use program::ProgramError;
 pub use starter::{Language, StarterError, write_starter};
 
@@ -113,6 +113,10 @@ impl Contender {
     /// greeting.
     pub fn probe(&self) -> Probe {
         let missing = |why: String, remedy: &str| Probe::Missing { why, remedy: remedy.to_owned() };
+        if let Err(error) = folders::prepare(self) {
+            let why = format!("cannot use {}: {}", error.dir.display(), error.cause);
+            return missing(why, folders::REMEDY);
+        }
         if let Err(why) = building::try_probe(self) {
             return missing(why, &self.remedy);
         }
@@ -129,7 +133,14 @@ impl Contender {
         }
     }
 
-    /// Whether the contender was built by this command from these sources, or need not be built.
+    /// The files in the declaration's folder that its commands name.
+    fn own_files(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        let commands = [&self.build, &self.probe, &self.run];
+        commands.into_iter().flat_map(|command| building::named_files(self, command))
+    }
+
+    /// Whether the contender was built by this command from these sources, or need not be built, and nobody else may
+    /// write to what it consists of.
     pub fn is_built(&self) -> bool {
         building::is_built(self)
     }

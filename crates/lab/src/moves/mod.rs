@@ -109,7 +109,8 @@ fn all(options: &Options, room: &std::path::Path) -> Result<Vec<MoveRecord>, Mov
 fn tipcds(options: &Options, lab: &Lab) -> Result<[(PathBuf, LoneTipcd); 2], TestbedError> {
     let start = |n: usize| {
         let host = &lab.network().hosts[n];
-        let socket = std::env::temp_dir().join(format!("{}.sock", lease::fresh_name("moves")));
+        let socket = lease::fresh_path("moves")
+            .map_err(|error| tipcd_obstacle(&host.name, &error.to_string()))?;
         let mut command = host.command(&options.program);
         command.args(["tipcd", "--id", &host.name, "--address", &format!("100{}", n + 1)]);
         command.arg(format!("eth:{}", host.interface));

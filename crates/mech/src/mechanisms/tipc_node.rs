@@ -35,7 +35,7 @@ pub(super) const REMEDY: &str = "start a node: crossway tipcd & (without privile
 
 /// How a private node is started, and the node that was started.
 struct OnDemand {
-    how: Option<(fn() -> Command, PathBuf)>,
+    how: Option<(fn() -> Command, Option<PathBuf>)>,
     /// The node, which is dropped first, and the lease on its socket: if this process and the node are killed together,
     /// the node cannot remove it.
     lone: Option<(LoneTipcd, Lease)>,
@@ -57,9 +57,9 @@ fn on_demand() -> MutexGuard<'static, OnDemand> {
 }
 
 /// Specifies how this program starts a node if none is running: a command that takes a `tipcd`'s arguments, and the
-/// directory for the node's socket. The node is started when a mechanism first needs it, and ends with the run of
-/// leases in which it was started, with [`end`], or with this process.
-pub fn start_by(command: fn() -> Command, dir: PathBuf) {
+/// directory for the node's socket unless that is to be next to the leases. The node is started when a mechanism first needs it, and ends with the run of leases in which it was started, with
+/// [`end`], or with this process.
+pub fn start_by(command: fn() -> Command, dir: Option<PathBuf>) {
     on_demand().how = Some((command, dir));
 }
 
@@ -96,8 +96,12 @@ pub(super) fn node() -> Result<PathBuf, Error> {
         Err(Error::NoDaemon { .. } | Error::NotPermitted { .. }) => {}
         _ => return Ok(path),
     }
-    let own = dir.join(format!("crossway-tipcd-{}.sock", std::process::id()));
     let none = |source| Error::NoDaemon { path: path.clone(), source };
+    // By default next to the leases, where no other user can put a socket of the same name.
+    let own = match dir {
+        Some(dir) => dir.join(format!("{}.sock", lease::fresh_name("tipcd"))),
+        None => lease::fresh_path("tipcd").map_err(|error| none(std::io::Error::other(error)))?,
+    };
     let lease = lease::hold(Resource::Path { path: own.clone() })
         .map_err(|error| none(std::io::Error::other(error)))?;
     let lone =

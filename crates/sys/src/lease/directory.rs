@@ -3,11 +3,11 @@
 //! reused.
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::Resource;
-use crate::{OsError, proc};
+use crate::{OsError, proc, trust};
 
 /// Maximum length in bytes of the root directory's path: a socket address has room for 108 bytes, and the names of the
 /// run and the object need about 50 of them.
@@ -36,25 +36,19 @@ fn no_proc() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::NotFound, "no such file; mount /proc")
 }
 
-/// The user's directory, private to the user, because a directory of another user in /tmp must not be trusted.
+/// The user's directory, which is private ([`trust`]).
 pub(super) fn root() -> Result<PathBuf, OsError> {
-    let uid = rustix::process::getuid().as_raw();
-    let root = std::env::var_os("XDG_RUNTIME_DIR")
-        .map(|dir| PathBuf::from(dir).join("crossway"))
-        .filter(|dir| dir.as_os_str().len() <= LONGEST_ROOT)
-        .filter(|dir| dir.parent().is_some_and(Path::is_dir))
-        .unwrap_or_else(|| PathBuf::from(format!("/tmp/crossway-{uid}")));
-    match fs::DirBuilder::new().mode(0o700).create(&root) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(OsError::new("mkdir", root.display(), e));
-        }
-        _ => {}
+    let in_runtime = trust::runtime_dir().map(|dir| dir.join("crossway"));
+    if let Some(root) = in_runtime.filter(|root| root.as_os_str().len() <= LONGEST_ROOT)
+        && trust::private_dir(&root).is_ok()
+    {
+        return Ok(root);
     }
-    let meta = fs::symlink_metadata(&root).map_err(|e| OsError::new("stat", root.display(), e))?;
-    if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o022 != 0 {
-        let why = "it is not a private directory of this user; remove it, or set XDG_RUNTIME_DIR to another directory";
-        return Err(OsError::new("cannot use", root.display(), std::io::Error::other(why)));
-    }
+    let root = PathBuf::from(format!("/tmp/crossway-{}", proc::effective_user()));
+    trust::private_dir(&root).map_err(|error| {
+        let why = format!("{}; or set XDG_RUNTIME_DIR to a directory of your own", error.source);
+        OsError { source: std::io::Error::new(error.source.kind(), why), ..error }
+    })?;
     Ok(root)
 }
 
