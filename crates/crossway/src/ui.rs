@@ -201,6 +201,8 @@ pub(crate) fn start_tracing(verbose: u8, ui: &Ui) {
         .with_writer(std::io::stderr)
         .with_ansi(ui.colour_stderr)
         .without_time()
+        // If standard error is closed: it would say so there, and panic.
+        .log_internal_errors(false)
         .init();
 }
 

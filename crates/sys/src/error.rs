@@ -33,12 +33,28 @@ impl OsError {
     }
 }
 
+/// Shows an I/O error; if a limit of this process caused it, names the limit.
+#[derive(Debug)]
+pub struct Explained<'a>(pub &'a io::Error);
+
+impl fmt::Display for Explained<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)?;
+        match self.0.raw_os_error() {
+            Some(libc::EFBIG) => f.write_str(
+                ", above the limit of a file's size (RLIMIT_FSIZE); raise it: ulimit -f unlimited",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for OsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.object.is_empty() {
-            write!(f, "{}: {}", self.call, self.source)
+            write!(f, "{}: {}", self.call, Explained(&self.source))
         } else {
-            write!(f, "{} {}: {}", self.call, self.object, self.source)
+            write!(f, "{} {}: {}", self.call, self.object, Explained(&self.source))
         }
     }
 }

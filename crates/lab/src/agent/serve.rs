@@ -50,7 +50,7 @@ pub fn main() -> ExitCode {
     match serve() {
         Ok(()) | Err(AgentError::Control(ControlError::Closed)) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("crossway agent: {error}");
+            let _ = writeln!(std::io::stderr(), "crossway agent: {error}");
             ExitCode::from(2)
         }
     }

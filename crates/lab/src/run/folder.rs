@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crossway_sys::OsError;
+use crossway_sys::error::Explained;
 use serde::Serialize;
 
 use super::Options;
@@ -85,7 +86,7 @@ pub enum RunError {
     #[error("{0}")]
     Plan(#[from] PlanError),
     /// The folder for the records could not be created.
-    #[error("cannot create the run's folder {}: {cause}; choose another folder with --out", dir.display())]
+    #[error("cannot create the run's folder {}: {}; choose another folder with --out", dir.display(), Explained(cause))]
     NoFolder {
         /// The folder.
         dir: PathBuf,
@@ -94,7 +95,7 @@ pub enum RunError {
         cause: std::io::Error,
     },
     /// A file in the folder could not be written; the records before it are complete.
-    #[error("cannot write {}: {cause}; fix that, then continue with: crossway measure --resume {}", path.display(), dir.display())]
+    #[error("cannot write {}: {}; fix that, then continue with: crossway measure --resume {}", path.display(), Explained(cause), dir.display())]
     Unwritten {
         /// The file.
         path: PathBuf,

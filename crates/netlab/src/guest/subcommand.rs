@@ -22,7 +22,7 @@ pub fn run_guest_subcommand(words: &[String]) -> Option<ExitCode> {
         },
         _ => return None,
     };
-    eprintln!("{why}");
+    let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{why}\n"));
     Some(ExitCode::FAILURE)
 }
 
