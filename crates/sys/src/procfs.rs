@@ -267,9 +267,62 @@ pub struct CgroupLimits {
 
 /// Reads the limits of the cgroups (version 1, 2 or both) this process is in.
 pub fn cgroup_limits() -> CgroupLimits {
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let (own, mounts) = own_cgroups();
     cgroup_limits_at(&own, &mounts)
+}
+
+/// How often the CPU quota of a cgroup has stopped its processes since it was created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Throttling {
+    /// The cgroup's directory.
+    pub group: PathBuf,
+    /// Periods in which a process wanted to run.
+    pub periods: u64,
+    /// Periods in which the quota was used up.
+    pub throttled: u64,
+}
+
+/// Reads how often this process's cgroups, at all levels that have a CPU controller, were throttled. Levels without
+/// a quota count no periods.
+pub fn cgroup_throttling() -> Vec<Throttling> {
+    let (own, mounts) = own_cgroups();
+    let of = |dir: PathBuf| {
+        let text = fs::read_to_string(dir.join("cpu.stat")).ok()?;
+        let field = |name: &str| {
+            let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+            lines.find(|(key, _)| *key == name)?.1.trim().parse().ok()
+        };
+        Some(Throttling {
+            periods: field("nr_periods")?,
+            throttled: field("nr_throttled")?,
+            group: dir,
+        })
+    };
+    cgroup_dirs(&own, &mounts).into_iter().filter_map(of).collect()
+}
+
+/// The texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
+fn own_cgroups() -> (String, String) {
+    let read = |file| fs::read_to_string(file).unwrap_or_default();
+    (read("/proc/self/cgroup"), read("/proc/self/mountinfo"))
+}
+
+/// The directories of a process's cgroups of all hierarchies, and those above them.
+fn cgroup_dirs(own: &str, mountinfo: &str) -> Vec<PathBuf> {
+    let mut dirs = Vec::new();
+    for line in own.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(group)) = (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let Some((mount, root)) = cgroup_mount(mountinfo, controllers) else { continue };
+        let inner = group.strip_prefix(root.trim_end_matches('/')).unwrap_or(group);
+        let leaf = Path::new(&mount).join(inner.trim_start_matches('/'));
+        let levels = leaf.ancestors().take_while(|dir| dir.starts_with(&mount));
+        dirs.extend(levels.map(Path::to_owned));
+    }
+    dirs
 }
 
 /// As [`cgroup_limits`], from the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
@@ -281,30 +334,20 @@ pub fn cgroup_limits_at(own: &str, mountinfo: &str) -> CgroupLimits {
             *slot = Some(slot.map_or(n, |old| old.min(n)));
         }
     };
-    for line in own.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(group)) = (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
-        };
-        let Some((mount, root)) = cgroup_mount(mountinfo, controllers) else { continue };
-        let inner = group.strip_prefix(root.trim_end_matches('/')).unwrap_or(group);
-        let leaf = Path::new(&mount).join(inner.trim_start_matches('/'));
-        for dir in leaf.ancestors().take_while(|d| d.starts_with(&mount)) {
-            let quota = fs::read_to_string(dir.join("cpu.max"))
-                .ok()
-                .and_then(|t| parse_cpu_max(&t))
-                .or_else(|| {
-                    let quota = number(&dir.join("cpu.cfs_quota_us"))?;
-                    Some(quota as f64 / number(&dir.join("cpu.cfs_period_us"))? as f64)
-                });
-            if let Some(q) = quota {
-                limits.cpu_quota = Some(limits.cpu_quota.map_or(q, |old: f64| old.min(q)));
-            }
-            tighten(&mut limits.memory_max_bytes, dir.join("memory.max"));
-            tighten(&mut limits.memory_max_bytes, dir.join("memory.limit_in_bytes"));
-            tighten(&mut limits.pids_max, dir.join("pids.max"));
+    for dir in cgroup_dirs(own, mountinfo) {
+        let quota = fs::read_to_string(dir.join("cpu.max"))
+            .ok()
+            .and_then(|t| parse_cpu_max(&t))
+            .or_else(|| {
+                let quota = number(&dir.join("cpu.cfs_quota_us"))?;
+                Some(quota as f64 / number(&dir.join("cpu.cfs_period_us"))? as f64)
+            });
+        if let Some(q) = quota {
+            limits.cpu_quota = Some(limits.cpu_quota.map_or(q, |old: f64| old.min(q)));
         }
+        tighten(&mut limits.memory_max_bytes, dir.join("memory.max"));
+        tighten(&mut limits.memory_max_bytes, dir.join("memory.limit_in_bytes"));
+        tighten(&mut limits.pids_max, dir.join("pids.max"));
     }
     limits
 }

@@ -5,6 +5,7 @@ mod done;
 mod folder;
 mod limits;
 mod order;
+mod pauses;
 mod running;
 mod testbeds;
 

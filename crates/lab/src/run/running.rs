@@ -13,6 +13,7 @@ use super::done::Done;
 use super::folder::{Folder, RunError};
 use super::limits;
 use super::order::{self, Slot};
+use super::pauses::{self, Pauses};
 use super::testbeds::{self, LiveTestbeds};
 use crate::calibrate::Instruments;
 use crate::case::Case;
@@ -66,7 +67,9 @@ pub(super) fn is_to_be_repeated(record: &Record) -> bool {
     record.status == Status::Degraded
         && record.inputs.trial < record.inputs.trials
         && record.inputs.trials as usize >= stats::TRIALS_AT_LEAST
-        && (record.calibration.cores_moved() || crossway_records::cases::stolen(record).is_some())
+        && (record.calibration.cores_moved()
+            || crossway_records::cases::stolen(record).is_some()
+            || pauses::were_in(record))
 }
 
 impl Running<'_> {
@@ -240,6 +243,7 @@ impl Running<'_> {
                 site
             })
         };
+        let pauses = Pauses::watch();
         match site.and_then(|site| trial::run(&setting, site)) {
             Ok(brought) => {
                 let name = format!("{:06}", slot.order);
@@ -286,6 +290,9 @@ impl Running<'_> {
                     .to_owned(),
             );
             self.load = None;
+        }
+        if record.status != Status::Failed {
+            pauses.enter(&mut record);
         }
         self.cores.after(&mut record);
         Ok(Some(record))
