@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
+use crossway_sys::seccomp;
+
 use crate::{Listener, Mechanism, Probe, Rx, Spec, Tx, Wait};
 
 impl Probe {
@@ -19,9 +21,27 @@ impl Probe {
     ) -> Self {
         match tried {
             Ok(_) => Probe::Ready { version: version() },
-            Err(why) => Probe::Missing { why: why.to_string(), remedy: remedy.to_owned() },
+            Err(why) => {
+                let why = why.to_string();
+                let remedy = remedy_for(&why, remedy, seccomp::is_filtered());
+                Probe::Missing { why, remedy }
+            }
         }
     }
+}
+
+/// What helps against a failed call. `usual` helps if the call failed by itself; but if a seccomp filter is active and
+/// the error is one that filters return, the filter may be the cause, whatever mechanism it is.
+fn remedy_for(why: &str, usual: &str, is_filtered: bool) -> String {
+    // The end of the text of an I/O error: EPERM, EACCES, ENOSYS, EOPNOTSUPP.
+    let by_filter = ["(os error 1)", "(os error 13)", "(os error 38)", "(os error 95)"];
+    if !is_filtered || usual.contains("seccomp") || !by_filter.iter().any(|end| why.contains(end)) {
+        return usual.to_owned();
+    }
+    format!(
+        "a seccomp filter restricts this process, as in many containers and sandboxes, and may refuse this call: run \
+         it outside of them, or start the container with --security-opt seccomp=unconfined. If that does not help: {usual}"
+    )
 }
 
 /// Returns the version of the kernel, which provides most mechanisms.
@@ -61,4 +81,22 @@ pub(crate) fn round_trip<M: Mechanism>(wait: Wait) -> Result<(), String> {
     our_tx.send(&byte, None).map_err(|e| text(&e))?;
     rx.recv(&mut byte, None).map_err(|e| text(&e))?;
     if byte == *b"?" { Ok(()) } else { Err("the byte came back changed".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_named_only_where_there_is_one_and_it_can_be_the_cause() {
+        let usual = "raise the limit of open files (ulimit -n)";
+        for error in [1, 13, 38, 95].map(std::io::Error::from_raw_os_error) {
+            let why = format!("memfd_create: {error}");
+            let remedy = remedy_for(&why, usual, true);
+            assert!(remedy.contains("seccomp=unconfined") && remedy.ends_with(usual), "{remedy}");
+            assert_eq!(remedy_for(&why, usual, false), usual);
+        }
+        let full = format!("memfd_create: {}", std::io::Error::from_raw_os_error(24));
+        assert_eq!(remedy_for(&full, usual, true), usual, "EMFILE is of no filter");
+    }
 }

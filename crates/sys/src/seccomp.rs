@@ -1,4 +1,5 @@
-//! A seccomp filter that makes a program believe `ptrace` cannot transfer extended CPU state.
+//! Seccomp filters: whether one is active, and one that makes a program believe `ptrace` cannot transfer extended CPU
+//! state.
 
 use rustix::io::Errno;
 
@@ -45,6 +46,12 @@ pub fn hide_extended_state() -> Result<(), Errno> {
     } else {
         Ok(())
     }
+}
+
+/// Whether a filter restricts the system calls of this process, as `/proc/self/status` says.
+pub fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().filter_map(|line| line.strip_prefix("Seccomp:")).any(|mode| mode.trim() == "2")
 }
 
 fn statement(code: u32, k: u32) -> libc::sock_filter {

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use crate::OsError;
 use crate::fallback::{Newer, does_without};
+use crate::kernel;
 use crate::patience::Patience;
 use crate::spin;
 
@@ -310,6 +311,11 @@ pub fn why_missing(error: &OsError) -> (String, &'static str) {
             "kernel.io_uring_disabled = 1 allows io_uring only to members of kernel.io_uring_group and processes with CAP_SYS_ADMIN"
                 .to_owned(),
             "run as root: sysctl -w kernel.io_uring_disabled=0, or join the group",
+        ),
+        _ if error.errno() == libc::ENOSYS && kernel::is_at_least(5, 11) => (
+            error.to_string(),
+            "this kernel is new enough: use one that was built with CONFIG_IO_URING, or run this outside of the \
+             container or sandbox that hides io_uring",
         ),
         _ if error.errno() == libc::ENOSYS => {
             (error.to_string(), "use Linux 5.11 or later with CONFIG_IO_URING")

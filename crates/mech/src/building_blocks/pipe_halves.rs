@@ -78,7 +78,10 @@ pub(crate) fn pipe_caps() -> Caps {
     Caps { boundaries: Boundaries::Stream, carries_empty: false, waitable_fd: true, ..Caps::PLAIN }
 }
 
+/// What helps if no pipe can be created.
+pub(crate) const PIPE_REMEDY: &str = "raise the limit of open files (ulimit -n)";
+
 /// Tests whether pipes can be created.
 pub(crate) fn probe_pipe() -> Probe {
-    Probe::of_kernel(pipe(), "raise the limit of open files (ulimit -n)")
+    Probe::of_kernel(pipe(), PIPE_REMEDY)
 }

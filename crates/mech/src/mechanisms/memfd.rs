@@ -142,7 +142,7 @@ impl Mechanism for Memfd {
             .and_then(|()| socket::unix_pair(SocketType::Seqpacket).map(drop));
         Probe::of_kernel(
             tried,
-            "use Linux 3.17 or later with CONFIG_MEMFD_CREATE, and raise the limit of open files (ulimit -n)",
+            "use a kernel with CONFIG_MEMFD_CREATE, and raise the limit of open files (ulimit -n)",
         )
     }
 

@@ -8,7 +8,8 @@ use crossway_sys::pipe::{PipeEnd, pipe};
 
 use super::uring_stream::{UringRx, UringTx, halves, missing_ring};
 use crate::building_blocks::complete::{self, Complete};
-use crate::building_blocks::pipe_halves::{ends, pipe_caps, probe_pipe};
+use crate::building_blocks::pipe_halves::{PIPE_REMEDY, ends, pipe_caps};
+use crate::self_test::exchange_a_byte;
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 
 /// The mechanism `uring-pipe`: pipe(2) whose reads and writes are requests of io_uring(7).
@@ -28,10 +29,10 @@ impl Mechanism for UringPipe {
     }
 
     fn probe() -> Probe {
-        if let Some((why, remedy)) = missing_ring() {
-            return Probe::Missing { why, remedy: remedy.to_owned() };
+        match missing_ring() {
+            Some((why, remedy)) => Probe::of_kernel(Err::<(), _>(why), remedy),
+            None => Probe::of_kernel(exchange_a_byte::<Self>(), PIPE_REMEDY),
         }
-        probe_pipe()
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {

@@ -164,7 +164,12 @@ impl<O: Object> ByteSource for UringEnd<O> {
     }
 }
 
-/// Returns the reason why no io_uring can be created here, and what to do about it; `None` if one can be created.
+/// Rings of a channel: each end has one for each direction.
+const RINGS: usize = 4;
+
+/// Returns the reason why the rings of a channel cannot be created here, and what to do about it; `None` if they can.
 pub(super) fn missing_ring() -> Option<(String, &'static str)> {
-    Ring::new().err().map(|error| why_missing(&error))
+    // At the same time, as in a channel: the kernel counts the memory of all against one limit.
+    let rings: Result<Vec<Ring>, _> = (0..RINGS).map(|_| Ring::new()).collect();
+    rings.err().map(|error| why_missing(&error))
 }
