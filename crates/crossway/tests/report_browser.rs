@@ -316,6 +316,58 @@ fn every_plan_is_readable_at_every_width() {
     assert_eq!(browser.requests_outside(), [""; 0]);
 }
 
+/// Gives figures the greatest lengths that they can have in a report: tiny rates, which have most digits, and times
+/// of days, whose intervals have two units.
+fn lengthened(mut records: Vec<Record>) -> Vec<Record> {
+    for record in &mut records {
+        let by = 1.0 + f64::from(record.inputs.trial) * 0.37;
+        if let Some(throughput) = &mut record.throughput {
+            throughput.msgs_per_s = 0.000_123_4 * by;
+            throughput.bytes_per_s = 0.000_123_4 * by;
+        }
+        let far = (456_789e9 * by) as u64;
+        for latency in &mut record.latency_ns {
+            (latency.mean, latency.p50, latency.p90) = (123_456e9 * by, far / 3, far / 2);
+            (latency.p99, latency.p999, latency.p9999) =
+                (latency.p99.map(|_| far), latency.p999.map(|_| far), latency.p9999.map(|_| far));
+            latency.max = far;
+        }
+    }
+    records
+}
+
+#[test]
+fn the_longest_figures_widen_no_page() {
+    let Some(mut browser) = Browser::start("the_longest_figures_widen_no_page") else { return };
+    for (name, records) in [
+        ("rich", synthetic::rich()),
+        ("paced", synthetic::paced()),
+        ("toshiba", synthetic::study::toshiba()),
+        ("cluster", synthetic::study::cluster()),
+    ] {
+        let file = report(&format!("browser-long-{name}"), &lengthened(records));
+        for width in [320, 390, 800] {
+            let page = browser.open(&file, width, "light");
+            let at = format!("{name} at {width}");
+            // A page that is too wide makes a phone's window wider than its screen.
+            assert_eq!(
+                browser.eval(&page, "innerWidth"),
+                json!(width),
+                "{at}: {}",
+                browser.eval(&page, WIDEST)
+            );
+            assert!(browser.eval(&page, OVERFLOW).as_i64() <= Some(0), "{at}: sideways scrolling");
+            browser.on(&page, "Page.close", json!({}));
+        }
+    }
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+/// JavaScript expression that lists what is wider than the screen and in no box that scrolls.
+const WIDEST: &str = "[...document.querySelectorAll('main *, .bar *, .side *')]
+    .filter((e) => !e.closest('.scroll, .plot') && e.getBoundingClientRect().right > screen.width + 0.5)
+    .slice(0, 20).map((e) => e.tagName + '.' + e.className + ' ' + e.textContent.slice(0, 60))";
+
 /// Changes the data of the charts in a page.
 fn edit_charts(page: &Path, edit: impl FnOnce(&mut [serde_json::Value])) {
     let text = std::fs::read_to_string(page).unwrap();
