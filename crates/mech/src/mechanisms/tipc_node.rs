@@ -33,9 +33,12 @@ pub(super) const MAX_MESSAGE_BYTES: usize = crossway_tipc_client::protocol::MESS
 pub(super) const REMEDY: &str = "start a node: crossway tipcd & (without privilege: add --socket PATH, and set \
                                  TIPCD_SOCKET=PATH for the programs)";
 
+/// The command that starts a node, and the directory for its socket unless that is to be next to the leases.
+type How = (fn() -> Command, Option<PathBuf>);
+
 /// How a private node is started, and the node that was started.
 struct OnDemand {
-    how: Option<(fn() -> Command, Option<PathBuf>)>,
+    how: Option<How>,
     /// The node, which is dropped first, and the lease on its socket: if this process and the node are killed together,
     /// the node cannot remove it.
     lone: Option<(LoneTipcd, Lease)>,

@@ -1,0 +1,434 @@
+//! Surroundings in which the program is started: folders of other users, no home, inherited settings, closed streams.
+
+#[path = "place/mod.rs"]
+mod place;
+
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, lchown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crossway_records::record::Status;
+use place::Place;
+
+/// A user other than root.
+const OTHER: u32 = 65_533;
+/// A plan of few short trials.
+const PLAN: &str = "[group.x]\nmechanisms = [\"fifo\"]\nworkload = [\"ping-pong\"]\nsize_bytes = [64]\n\
+    placement = \"unpinned\"\ntrials = 1\nmessages = 200\nwarmup_ms = 1\n";
+
+fn text(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    format!("{:?}\n{out}{err}", output.status)
+}
+
+/// Whether a command works; prints what is missing if it does not.
+fn works(command: &[&str], remedy: &str) -> bool {
+    let works = Command::new(command[0]).args(&command[1..]).output();
+    let works = works.is_ok_and(|output| output.status.success());
+    if !works {
+        eprintln!("SKIP: {} does not work here; {remedy}", command.join(" "));
+    }
+    works
+}
+
+fn can_be_another_user() -> bool {
+    works(&["setpriv", "--reuid", "65533", "--clear-groups", "true"], "run as root with util-linux")
+}
+
+/// A folder to which everybody may write, as `/tmp` is.
+fn shared(place: &Place) -> PathBuf {
+    fs::set_permissions(place.dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let dir = place.dir.path().join("shared");
+    fs::create_dir(&dir).unwrap();
+    fs::set_permissions(&dir, Permissions::from_mode(0o1777)).unwrap();
+    dir
+}
+
+/// A command that runs the program through others, such as `setpriv`, without a home and with little else.
+fn bare(through: &[&str], args: &[&str], dir: &Path) -> Command {
+    let program = assert_cmd::cargo::cargo_bin!("crossway");
+    let mut words: Vec<&std::ffi::OsStr> = through.iter().map(|word| word.as_ref()).collect();
+    words.push(program.as_ref());
+    words.extend(args.iter().map(|arg| std::ffi::OsStr::new(*arg)));
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).current_dir(dir).env_clear();
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("TMPDIR", dir);
+    command
+}
+
+fn tree_of(dir: &Path) -> Vec<PathBuf> {
+    let mut all = vec![dir.to_owned()];
+    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => all.extend(tree_of(&entry.path())),
+            false => all.push(entry.path()),
+        }
+    }
+    all
+}
+
+#[test]
+fn what_another_user_has_built_is_never_run() {
+    if !can_be_another_user() || !works(&["cc", "--version"], "sudo apt-get install gcc") {
+        return;
+    }
+    let place = Place::new("");
+    let dir = shared(&place);
+    let built = bare(&[], &["contender", "build", "pipe-c"], &dir).output().unwrap();
+    assert!(built.status.success(), "{}", text(&built));
+    let cache = dir.join("crossway-cache-0");
+    let programs: Vec<PathBuf> =
+        tree_of(&cache).into_iter().filter(|path| path.ends_with("pipe")).collect();
+    assert_eq!(programs.len(), 1);
+    let ready = |expected: bool| {
+        let list = bare(&[], &["contender", "list", "pipe-c", "--json"], &dir).output().unwrap();
+        assert!(list.status.success(), "{}", text(&list));
+        let is_ready = text(&list).contains("\"state\": \"ready\"");
+        assert_eq!(is_ready, expected, "{}", text(&list));
+        text(&list)
+    };
+    ready(true);
+
+    // The other user replaces the program, in each of the ways that the permissions could allow.
+    let marker = dir.join("was-run");
+    fs::write(&programs[0], format!("#!/bin/sh\ntouch {}\n", marker.display())).unwrap();
+    let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    let out = programs[0].parent().unwrap();
+    let check = |what: &str| {
+        let said = ready(false);
+        for args in [&["list", "--ready"][..], &["doctor"], &["measure", "contenders", "--list"]] {
+            let ran = bare(&[], args, &dir).output().unwrap();
+            assert_ne!(ran.status.code(), None, "{}", text(&ran));
+        }
+        assert!(!marker.exists(), "{what}");
+        said
+    };
+    for (of_cache, of_out) in [(0o777, 0o700), (0o755, 0o777)] {
+        set(&cache, of_cache);
+        set(&cache.join("contenders"), 0o755);
+        set(out, of_out);
+        assert!(check("a folder open to all").contains("other users may write to"));
+    }
+    tree_of(&cache).iter().for_each(|path| lchown(path, Some(OTHER), Some(OTHER)).unwrap());
+    let said = check("a folder of the other user");
+    assert!(said.contains("belongs to another user") && said.contains("XDG_CACHE_HOME"), "{said}");
+}
+
+#[test]
+fn declarations_that_others_may_write_are_left_out_or_refused() {
+    let place = Place::new("");
+    fs::set_permissions(place.dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let folder = place.dir.path().join("config/crossway/contenders");
+    fs::create_dir_all(&folder).unwrap();
+    let marker = place.dir.path().join("was-run");
+    let declared = format!(
+        "[contender.strange]\nabout = \"x\"\nrun = [\"touch\", \"{}\"]\nremedy = \"none\"\n",
+        marker.display()
+    );
+    fs::write(folder.join("strange.toml"), declared).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = place.command(args);
+        command.env("XDG_CONFIG_HOME", place.dir.path().join("config"));
+        command.env("XDG_CACHE_HOME", place.dir.path().join("cache")).output().unwrap()
+    };
+    fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+    let list = run(&["list"]);
+    assert!(list.status.success() && !text(&list).contains("strange "), "{}", text(&list));
+    assert!(text(&list).contains("are left out: other users may write to"), "{}", text(&list));
+    let file = folder.join("strange.toml");
+    let named = run(&["list", "--contender", file.to_str().unwrap()]);
+    assert_eq!(named.status.code(), Some(2), "{}", text(&named));
+    assert!(text(&named).contains("is not used: other users may write to"), "{}", text(&named));
+    assert!(!marker.exists());
+    fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+    assert!(text(&run(&["list"])).contains("strange"));
+}
+
+#[test]
+fn users_without_a_home_do_not_disturb_each_other() {
+    if !can_be_another_user() {
+        return;
+    }
+    let place = Place::new(PLAN);
+    let dir = shared(&place);
+    let other = ["setpriv", "--reuid", "65533", "--regid", "65533", "--clear-groups"];
+    for through in [&[][..], &other] {
+        let list = bare(through, &["list"], &dir).output().unwrap();
+        assert!(list.status.success(), "{}", text(&list));
+        assert!(!text(&list).contains("Permission denied"), "{}", text(&list));
+    }
+}
+
+/// The paths below folders to which everybody may write, in the output of strace, and whether each call succeeded.
+fn shared_paths(trace: &str, folders: &[&str]) -> Vec<(String, bool, bool)> {
+    let of_line = |line: &str| {
+        let quoted: Vec<String> = line.split('"').skip(1).step_by(2).map(str::to_owned).collect();
+        let calls = ["mkdir", "mknod", "bind(", "symlink", "linkat(", " link(", "rename"];
+        let makes = line.contains("O_EXCL")
+            || calls.iter().any(|call| line.contains(call)) && !line.contains("readlink");
+        // The other half of a line that was interrupted says whether the call worked, but not for which path.
+        let worked = !line.contains(" = -1 ") && (makes || !line.contains("<unfinished"));
+        let inside = quoted.into_iter().filter(|path| {
+            folders
+                .iter()
+                .any(|folder| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
+        });
+        inside.map(|path| (path, makes, worked)).collect::<Vec<_>>()
+    };
+    trace.lines().flat_map(of_line).collect()
+}
+
+#[test]
+fn every_path_in_a_shared_folder_is_private_or_created_exclusively() {
+    if !works(&["strace", "-V"], "sudo apt-get install strace")
+        || !works(&["strace", "-f", "true"], "allow ptrace")
+    {
+        return;
+    }
+    let place = Place::new(PLAN);
+    let dir = shared(&place);
+    fs::copy(place.dir.path().join("plan.toml"), place.dir.path().join("p.toml")).unwrap();
+    let uid = crossway_sys::proc::effective_user();
+    let shared = dir.to_str().unwrap();
+    let folders = [shared, "/tmp", "/var/tmp", "/dev/shm", "/run/lock"];
+    let private = [
+        format!("/tmp/crossway-{uid}"),
+        format!("/tmp/crossway-channel-{uid}"),
+        format!("{shared}/crossway-cache-{uid}"),
+    ];
+    let own = place.dir.path().to_str().unwrap();
+    let work = place.dir.path().join("work");
+    fs::create_dir(&work).unwrap();
+    let plan = place.dir.path().join("p.toml");
+    let mut wrong = BTreeSet::new();
+    for args in [
+        &["list"][..],
+        &["doctor"],
+        &["contender", "list", "python-pipe"],
+        &["contender", "build", "pipe-c"],
+        &["measure", plan.to_str().unwrap()],
+        &["advise", "chatty", "--time", "2s"],
+        &["channel", "list"],
+    ] {
+        let log = place.dir.path().join("trace");
+        let strace = ["strace", "-f", "-qq", "-s", "400", "-e", "trace=%file,bind,connect", "-o"];
+        let through: Vec<&str> = strace.into_iter().chain([log.to_str().unwrap()]).collect();
+        let mut command = bare(&through, args, &work);
+        command.env("TMPDIR", &dir);
+        let ran = command.output().unwrap();
+        assert_ne!(ran.status.code(), None, "{}", text(&ran));
+        let trace = fs::read_to_string(&log).unwrap();
+        let mut made = BTreeSet::new();
+        for (path, makes, worked) in shared_paths(&trace, &folders) {
+            let in_work = path.starts_with(own) && !path.starts_with(shared);
+            let is_private = private.iter().any(|folder| path.starts_with(folder.as_str()));
+            if makes && worked {
+                made.insert(path.clone());
+            }
+            let is_own = made.iter().any(|own| {
+                path.strip_prefix(own.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            });
+            if path != shared && !in_work && !is_private && !is_own && worked {
+                wrong.insert(format!("{}: {path}", args[0]));
+            }
+        }
+    }
+    assert_eq!(wrong, BTreeSet::new(), "paths that another user could have put there");
+}
+
+#[test]
+fn a_home_that_cannot_be_used_costs_the_contenders_only() {
+    if !can_be_another_user() {
+        return;
+    }
+    let place = Place::new(PLAN);
+    let dir = shared(&place);
+    fs::copy(place.dir.path().join("plan.toml"), dir.join("plan.toml")).unwrap();
+    let user = ["setpriv", "--reuid", "123456", "--regid", "0", "--clear-groups"];
+    for args in
+        [&["measure", "plan.toml"][..], &["measure", "plan.toml", "--list"], &["list"], &["doctor"]]
+    {
+        let ran = bare(&user, args, &dir).env("HOME", "/").output().unwrap();
+        assert!(matches!(ran.status.code(), Some(0 | 1)), "{args:?} {}", text(&ran));
+        assert!(args[0] == "doctor" || ran.status.success(), "{}", text(&ran));
+    }
+    let list =
+        bare(&user, &["contender", "list", "python-pipe"], &dir).env("HOME", "/").output().unwrap();
+    let said = text(&list).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("XDG_CACHE_HOME"), "{said}");
+}
+
+#[test]
+fn inherited_settings_do_not_matter() {
+    let place = Place::new(PLAN);
+    let program = assert_cmd::cargo::cargo_bin!("crossway");
+    let under = |settings: &str, args: &[&str]| {
+        let command = place.command(&[]);
+        let mut shell = Command::new("bash");
+        shell.current_dir(place.dir.path());
+        shell.envs(command.get_envs().filter_map(|(k, v)| Some((k, v?))));
+        shell.arg("-c").arg(format!("{settings} \"$@\"")).arg("bash").arg(program).args(args);
+        shell.output().unwrap()
+    };
+    if works(&["env", "--ignore-signal=CHLD", "true"], "use GNU coreutils 8.31 or later") {
+        for args in [&["doctor"][..], &["contender", "list"], &["measure", "plan.toml"]] {
+            let ran =
+                under("env --ignore-signal=CHLD --block-signal=TERM --block-signal=INT", args);
+            assert!(!text(&ran).contains("No child process"), "{}", text(&ran));
+            assert!(ran.status.success() || args[0] == "doctor", "{}", text(&ran));
+        }
+    }
+    for mask in ["0", "0777"] {
+        let ran = under(&format!("umask {mask};"), &["measure", "plan.toml"]);
+        assert!(ran.status.success(), "umask {mask}: {}", text(&ran));
+    }
+    for path in tree_of(&place.dir.path().join("out")) {
+        let mode = fs::symlink_metadata(&path).unwrap().permissions().mode();
+        let is_link = path.is_symlink();
+        assert!(
+            is_link || mode & 0o002 == 0 && mode & 0o600 == 0o600,
+            "{} {mode:o}",
+            path.display()
+        );
+    }
+    let ran = under(
+        "ulimit -f 8;",
+        &["measure", "quick", "-f", "fifo", "--trials", "1", "--measure-ms", "2"],
+    );
+    assert_eq!(ran.status.code(), Some(2), "{}", text(&ran));
+    assert!(text(&ran).contains("ulimit -f"), "names the limit: {}", text(&ran));
+}
+
+#[test]
+fn little_locked_memory_is_reported_and_fails_no_trial() {
+    if !can_be_another_user() {
+        return;
+    }
+    let place = Place::new("");
+    let dir = shared(&place);
+    fs::write(dir.join("plan.toml"), PLAN.replace("fifo", "uring-pipe")).unwrap();
+    for kib in [16, 32] {
+        let limit = format!("ulimit -l {kib}; exec \"$@\"");
+        let through = [
+            "setpriv",
+            "--reuid",
+            "65533",
+            "--regid",
+            "65533",
+            "--clear-groups",
+            "bash",
+            "-c",
+            &limit,
+            "bash",
+        ];
+        let ran = bare(&through, &["measure", "plan.toml", "--name", &format!("of-{kib}")], &dir)
+            .output()
+            .unwrap();
+        assert!(!text(&ran).contains("failed:"), "{}", text(&ran));
+    }
+}
+
+/// Starts the program with a stream that nobody reads, and returns its exit status and what it wrote to the other.
+fn unread(place: &Place, args: &[&str], closed: &[i32]) -> Output {
+    let mut command = place.command(args);
+    let broken = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Stdio::from(writer)
+    };
+    if closed.contains(&1) {
+        command.stdout(broken());
+    }
+    if closed.contains(&2) {
+        command.stderr(broken());
+    }
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn a_reader_that_leaves_ends_no_measurement_and_no_command_in_a_panic() {
+    let commands = [
+        &["list"][..],
+        &["doctor"],
+        &["env"],
+        &["--help"],
+        &["contender", "list"],
+        &["man"],
+        &["completions", "bash"],
+        &["measure", "quick", "--list"],
+        &["net", "list"],
+        &["channel", "list"],
+        &["tipc", "node", "list"],
+        &["rank"],
+        &["report"],
+        &["compare"],
+        &["export"],
+        &["faults", "pipe"],
+        &["no-such-command"],
+    ];
+    let place = Place::new(PLAN);
+    for args in commands {
+        for closed in [&[1][..], &[2], &[1, 2]] {
+            let ran = unread(&place, args, closed);
+            let code = ran.status.code();
+            assert!(matches!(code, Some(0..=2)), "{args:?} without {closed:?}: {}", text(&ran));
+            assert!(!text(&ran).contains("panicked"), "{args:?}: {}", text(&ran));
+        }
+    }
+    for (at, closed) in [&[1][..], &[2], &[1, 2]].into_iter().enumerate() {
+        let name = format!("unread-{at}");
+        let ran = unread(&place, &["measure", "plan.toml", "--name", &name], closed);
+        assert_eq!(ran.status.code(), Some(0), "without {closed:?}: {}", text(&ran));
+    }
+    for run in fs::read_dir(place.dir.path().join("out")).unwrap().map(|run| run.unwrap().path()) {
+        if run.join("results.jsonl").exists() && !run.is_symlink() {
+            let records = crossway_records::records_io::read_records(&run).unwrap().records;
+            assert!(records.iter().all(|r| r.status != Status::Failed) && !records.is_empty());
+        }
+    }
+}
+
+#[test]
+fn streams_that_are_closed_at_the_start_are_replaced() {
+    let place = Place::new(PLAN);
+    let program = assert_cmd::cargo::cargo_bin!("crossway");
+    for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
+        let mut shell = Command::new("sh");
+        shell.current_dir(place.dir.path()).env("XDG_RUNTIME_DIR", place.dir.path().join("rt"));
+        shell.arg("-c").arg(format!("exec \"$@\" {closed}")).arg("sh");
+        let ran = shell.arg(program).args(["measure", "plan.toml"]).output().unwrap();
+        assert_eq!(ran.status.code(), Some(0), "{closed}: {}", text(&ran));
+    }
+    assert_eq!(place.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_folder_may_have_any_name() {
+    let place = Place::new(PLAN);
+    let dir = place.dir.path().join("it's \"a\" \\ folder\u{e4}");
+    fs::create_dir(&dir).unwrap();
+    fs::copy(place.dir.path().join("plan.toml"), dir.join("a plan.toml")).unwrap();
+    for args in [&["measure", "a plan.toml"][..], &["report", "latest"], &["rank", "latest"]] {
+        let ran = place.command(args).current_dir(&dir).output().unwrap();
+        assert!(matches!(ran.status.code(), Some(0 | 1)), "{args:?} {}", text(&ran));
+    }
+}
+
+#[test]
+fn as_the_first_process_of_a_namespace_or_on_one_cpu() {
+    let place = Place::new(PLAN);
+    let unshare = ["unshare", "--pid", "--fork", "--mount-proc"];
+    if works(&["unshare", "--pid", "--fork", "--mount-proc", "true"], "run as root") {
+        let ran = bare(&unshare, &["measure", "plan.toml"], place.dir.path()).output().unwrap();
+        assert!(ran.status.success(), "{}", text(&ran));
+    }
+    if works(&["taskset", "-c", "0", "true"], "allow CPU 0") {
+        let ran = bare(&["taskset", "-c", "0"], &["measure", "plan.toml"], place.dir.path())
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{}", text(&ran));
+    }
+}
