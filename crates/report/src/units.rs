@@ -105,7 +105,7 @@ pub fn exact_duration(ns: u64) -> String {
         ns if ns >= 1_000 => (1_000, "µs"),
         _ => (1, "ns"),
     };
-    let width = (divisor as u64).ilog10() as usize;
+    let width = u64::ilog10(divisor) as usize;
     let rest = format!("{:0width$}", ns % divisor);
     let rest = rest.trim_end_matches('0');
     let point = if rest.is_empty() { "" } else { "." };
