@@ -280,7 +280,7 @@ fn trials_of_different_durations_are_pooled_only_with_a_remark() {
     let mixed = records([20, 600]);
     let remark = pooled(&group(&mixed)).expect("a remark");
     assert!(remark.contains("in 1 of 1 cases (20 ms after"), "{remark}");
-    assert_eq!(crossway_records::rank::rank(&mixed).warnings, [remark.clone()]);
+    assert_eq!(crossway_records::rank::rank(&mixed).warnings, std::slice::from_ref(&remark));
     let run: Run = run_of(vec![mixed]);
     assert!(run.notices.contains(&remark), "{:?}", run.notices);
 }
