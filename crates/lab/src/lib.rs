@@ -1,7 +1,7 @@
 //! Measurements of communication mechanisms: plan, case, trial, record.
 //!
 //! A [`plan`] is a TOML file that defines cases as cross products of inputs. Each case is run in several trials,
-//! interleaved with those of competing cases, and each trial becomes one [`record`]. Comparisons, rankings, exports and
+//! interleaved with those of competing cases, and each trial becomes one record. Comparisons, rankings, exports and
 //! the report are pure functions of records.
 
 pub mod advise;

@@ -52,7 +52,7 @@ impl Pace {
         self.burst >= FLOW_MESSAGES
     }
 
-    /// Waits for some time ([`GATHER`]), in which the sender gets ahead by some messages. Each read of the cache line that
+    /// Waits for some time (`GATHER`), in which the sender gets ahead by some messages. Each read of the cache line that
     /// the sender is writing takes that line away from the sender and slows it down considerably.
     pub fn let_some_gather(&self) {
         idle_for(GATHER);
