@@ -225,16 +225,19 @@ measure_ms = 3000
 #[test]
 fn a_process_group_killed_with_its_node_leaves_no_socket() {
     let place = Place::new(&LONG.replace("\"pipe\"", "\"tipc-node-stream\""));
-    let temporary = place.dir.path().join("tmp");
-    fs::create_dir(&temporary).unwrap();
     let none = place.dir.path().join("no-tipcd");
     let with_node = |args: &[&str]| {
         let mut command = place.command(args);
-        command.env("TMPDIR", &temporary).env("TIPCD_SOCKET", &none);
+        command.env("TIPCD_SOCKET", &none);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command
     };
-    let sockets = || fs::read_dir(&temporary).unwrap().count();
+    // The node's socket is next to the leases of its run.
+    let sockets = || {
+        let runs = fs::read_dir(place.dir.path().join("rt/crossway")).into_iter().flatten();
+        let files = runs.flatten().filter_map(|run| fs::read_dir(run.path()).ok()).flatten();
+        files.flatten().filter(|f| f.file_name().to_string_lossy().starts_with("tipcd-")).count()
+    };
     let mut controller = with_node(&["measure", "plan.toml"]).process_group(0).spawn().unwrap();
     await_that("the node's socket", || sockets() > 0);
     place.await_records(1);

@@ -60,8 +60,8 @@ fn on_demand() -> MutexGuard<'static, OnDemand> {
 }
 
 /// Specifies how this program starts a node if none is running: a command that takes a `tipcd`'s arguments, and the
-/// directory for the node's socket unless that is to be next to the leases. The node is started when a mechanism first needs it, and ends with the run of leases in which it was started, with
-/// [`end`], or with this process.
+/// directory for the node's socket unless that is to be next to the leases. The node is started when a mechanism first
+/// needs it, and ends with the run of leases in which it was started, with [`end`], or with this process.
 pub fn start_by(command: fn() -> Command, dir: Option<PathBuf>) {
     on_demand().how = Some((command, dir));
 }
