@@ -2,6 +2,7 @@
 
 use crossway_sys::OsError;
 
+use crate::awaited;
 use crate::bell::Bell;
 use crate::layout::{ASLEEP, AWAKE, CLOSED, HEADER, payload_len, record_len};
 use crate::memory::RingMemory;
@@ -266,6 +267,9 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
                     Budget::Spent => break,
                 }
                 if let Some(record) = self.peek()? {
+                    if !amid_stream {
+                        awaited::note_wait();
+                    }
                     return Ok(record);
                 }
                 if self.peer_gone {

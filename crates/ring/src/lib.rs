@@ -50,6 +50,7 @@
 
 #![allow(unsafe_code)]
 
+mod awaited;
 pub mod bell;
 pub mod biased;
 pub mod consumer;

@@ -42,4 +42,10 @@ pub unsafe trait RingMemory: Send + 'static {
         len: usize,
         write: impl FnOnce(&mut [u8]) -> R,
     ) -> R;
+
+    /// Hints that another core is about to read the record of `len` bytes at `offset`.
+    #[inline]
+    fn push_out(&self, offset: usize, len: usize) {
+        let _ = (offset, len);
+    }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crossway_sys::OsError;
 
+use crate::awaited::is_next_awaited;
 use crate::bell::{Bell, SLICE};
 use crate::layout::{ASLEEP, AWAKE, CLOSED, HEADER, header, payload_len, record_len};
 use crate::memory::RingMemory;
@@ -14,6 +15,10 @@ use crate::{Deadline, SendError, Wait};
 /// Time for which a sender that sleeps because the ring is full waits for a large part of it to become free, so that it
 /// is woken once per batch. After that time, it uses whatever room there is.
 const HOLD_OUT: Duration = Duration::from_millis(2);
+
+/// Longest message in bytes whose lines are pushed out if its receiver waits for it. Beyond it, the receiver's core
+/// fetches lines ahead by itself.
+const PUSHED: usize = 4096;
 
 /// The position and offset at which the next record will end.
 #[derive(Clone, Copy, Debug)]
@@ -274,6 +279,9 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         // than the capacity; it is not published before the header is stored below.
         unsafe { self.memory.with_mut(at + HEADER, len, fill) };
         self.memory.header(at).store(header(self.sequence, len), Ordering::Release);
+        if len <= PUSHED && is_next_awaited() {
+            self.memory.push_out(at, HEADER + len);
+        }
         self.sequence += 1;
         self.tail = claim.end;
         self.tail_offset = claim.end_offset;

@@ -198,6 +198,12 @@ impl SharedRing {
 // header and payload are the same memory; the mapping lives as long as `self`.
 unsafe impl RingMemory for SharedRing {
     #[inline]
+    fn push_out(&self, offset: usize, len: usize) {
+        // The ring is mapped twice, so a record has no end.
+        crossway_sys::cache::push_out(self.records.wrapping_add(offset), len);
+    }
+
+    #[inline]
     fn capacity(&self) -> usize {
         self.dimensions.capacity
     }

@@ -8,6 +8,7 @@
 pub mod addresses;
 pub mod affinity;
 pub mod boot;
+pub mod cache;
 pub mod clock;
 pub mod cma;
 pub mod confinement;
