@@ -118,8 +118,10 @@ impl Switch {
                 }
             }
             self.release();
-            self.send(&mut counts);
+            // Before the frames leave: whoever has received one finds it counted.
             add(&self.counts, &counts);
+            let overflowed = self.send();
+            add(&self.counts, &ImpairmentCounts { overflowed, ..ImpairmentCounts::default() });
         }
     }
 
@@ -178,13 +180,16 @@ impl Switch {
         }
     }
 
-    fn send(&mut self, counts: &mut ImpairmentCounts) {
+    /// Sends the frames that were forwarded. Returns the number of those that did not fit into a port's queue.
+    fn send(&mut self) -> u64 {
+        let mut overflowed = 0;
         for (port, frames) in self.ports.iter().zip(&mut self.leaving) {
             if !frames.is_empty() {
-                counts.overflowed += port.send(frames) as u64;
+                overflowed += port.send(frames) as u64;
                 frames.clear();
             }
         }
+        overflowed
     }
 }
 
