@@ -29,7 +29,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "observe",
         &[
             "crossway observe redis-server",
-            "crossway observe --all --watch 2",
+            "crossway observe --all --watch=2",
             "crossway observe redis-server --record redis.rec --time 10",
             "crossway observe --recording redis.rec --csv events.csv",
         ],

@@ -37,8 +37,9 @@ pub(crate) struct Observe {
     /// Observe all processes
     #[arg(long, conflicts_with_all = ["targets", "command"])]
     all: bool,
-    /// Show the map again every S seconds, with rates, until interrupted
-    #[arg(long, value_name = "S", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
+    /// Show the map again every S seconds, with rates, until interrupted [default: every second]
+    // With `=`, since `--watch 4711` could mean a process.
+    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = seconds)]
     watch: Option<f64>,
     /// Exit after this many maps of --watch
     #[arg(short = 'n', long, value_name = "N", requires = "watch")]

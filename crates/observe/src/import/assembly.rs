@@ -138,12 +138,14 @@ impl Assembly {
     /// The recording cannot be written.
     pub fn add(&mut self, call: Call, end: Option<&End>) -> Result<(), RecordingError> {
         let thread = self.thread(call.thread);
-        let origin = *self.origin_ns.get_or_insert(call.at_ns);
-        let mut at_ns = call.at_ns - origin;
+        let origin = self.origin_ns.get_or_insert(call.at_ns);
+        let mut at_ns = call.at_ns.saturating_sub(*origin);
         let returned = at_ns.saturating_add_unsigned(call.took_ns);
         if returned < self.returned_ns.saturating_sub(OUT_OF_ORDER_NS) {
             self.lost.clock_backwards += 1;
             at_ns = self.returned_ns.saturating_sub_unsigned(call.took_ns);
+            // The clock goes on from its new time.
+            *origin = call.at_ns.saturating_sub(at_ns);
         } else {
             self.returned_ns = self.returned_ns.max(returned);
         }

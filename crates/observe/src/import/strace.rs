@@ -138,8 +138,11 @@ fn take(
             };
             for (number, size) in sizes.into_iter().enumerate() {
                 let mut event = of(operation, size);
-                // The time of a call with several messages counts once.
-                event.took_ns = if number == 0 { took_ns } else { 0 };
+                // The time of a call with several messages counts once; all of them are there when it returns.
+                if number > 0 {
+                    event.at_ns = at_ns.saturating_add_unsigned(took_ns);
+                    event.took_ns = 0;
+                }
                 assembly.add(event, Some(&end))?;
             }
         }
