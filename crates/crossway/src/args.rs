@@ -10,6 +10,7 @@ use crossway_lab::advise::ready::READY;
 use crossway_lab::contender::Folders;
 use crossway_lab::pattern;
 use crossway_lab::plan::{MOST_TRIALS, PRESETS};
+use crossway_lab::replay::MOST_PERCENT;
 use crossway_mech::registry;
 use crossway_records::runs;
 
@@ -42,6 +43,15 @@ pub(crate) fn number(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
     number.ok_or_else(|| {
         "write a number of at least 0, such as 1000 or 0.5, without a unit".to_owned()
+    })
+}
+
+/// Parses the speed of a replay as a factor; returns per cent of the recorded speed.
+pub(crate) fn replay_speed(text: &str) -> Result<u32, String> {
+    let percent = text.parse::<f64>().ok().map(|factor| (factor * 100.0).round());
+    let percent = percent.filter(|p| (1.0..=f64::from(MOST_PERCENT)).contains(p));
+    percent.map(|p| p as u32).ok_or_else(|| {
+        format!("write a factor from 0.01 to {}, where 1 is the recorded speed", MOST_PERCENT / 100)
     })
 }
 

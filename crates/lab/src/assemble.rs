@@ -23,6 +23,10 @@ use crossway_records::record::{
 };
 use paced::{MORE_MESSAGES, SLOWER, paced_ns, pacing, rate_missed, throughput};
 
+/// Remedy if a replay does not do what was recorded.
+const AS_RECORDED: &str =
+    "replay with the placement and the load of the recording, or record again on this machine";
+
 /// Adds the results of a trial to a record whose identity is already filled in. Histograms are written to
 /// a new file `dir/h/NAME.hlog`.
 pub(crate) fn enter(
@@ -83,6 +87,7 @@ pub(crate) fn enter(
     let inputs = &record.inputs;
     record.pacing =
         pacing(inputs.workload, inputs.arriving_bytes(), &brought.outcomes, &counts, wall);
+    record.replay = brought.replay.clone();
     match cost(record, &counts) {
         Ok(cost) => record.cost = Some(cost),
         Err(why) => drop(record.nulls.insert("cost".to_owned(), why)),
@@ -256,6 +261,16 @@ fn spoilers(record: &mut Record) {
             record.reason = Some(why);
             record.remedy = Some(remedy.to_owned());
         }
+    }
+    let exchange = record.latency_ns.iter().find(|l| l.span == Span::RoundTrip).map(|l| l.p50);
+    let paced = matches!(record.inputs.workload.facts().measure, Measure::OneWay);
+    if record.status == Status::Ok
+        && let Some(why) =
+            record.replay.as_ref().and_then(|replay| replay.deviates(exchange, paced))
+    {
+        record.status = Status::Degraded;
+        record.reason = Some(why);
+        record.remedy = Some(AS_RECORDED.to_owned());
     }
     if let Some(steal_share) = stolen(record) {
         let why = format!(

@@ -4,6 +4,7 @@
 mod beside;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crossway_mech::{Access, Boundaries, Caps, Wait};
 use crossway_sys::topology::Topology;
@@ -13,6 +14,7 @@ use crate::pattern;
 use crate::payload::SEQUENCED_SIZE;
 use crate::placement::{self, Unplaceable};
 use crate::plan::{Group, PlacementAxis, Plan};
+use crate::replay::Replay;
 use crossway_records::inputs::{Ends, Inputs, Load, Placement, Workload};
 use crossway_records::testbed::{Site, TestbedKind, Tipc};
 
@@ -27,6 +29,8 @@ pub struct Case {
     pub mechanism: &'static str,
     /// The inputs, with `trial` and `order` still 0.
     pub inputs: Inputs,
+    /// The recording, if the workload replays one.
+    pub replay: Option<Arc<Replay>>,
     /// The reason why the case cannot be measured, if that is known before the run; `None` if it can be measured.
     pub excluded: Option<Unplaceable>,
 }
@@ -96,7 +100,12 @@ fn expand_group(group: &Group, site: &Site, seed: u64, topology: &Topology, case
     for &load in &group.loads {
         for placement in placements(group, site, topology) {
             for &workload in &group.workloads {
-                for (size_bytes, reply_bytes) in sizes(group) {
+                let replay = group.replays.iter().find(|replay| replay.workload == workload);
+                let sizes: Vec<_> = match replay {
+                    Some(replay) => vec![replay.sizes()],
+                    None => sizes(group).collect(),
+                };
+                for (size_bytes, reply_bytes) in sizes {
                     for &mechanism in &group.mechanisms {
                         let Some(entry) = catalogue::find(mechanism) else { continue };
                         let caps = entry.caps();
@@ -105,6 +114,7 @@ fn expand_group(group: &Group, site: &Site, seed: u64, topology: &Topology, case
                             ends: site.ends(),
                             testbed_spec: site.testbed().cloned(),
                             workload,
+                            recording: replay.map(|replay| replay.file.clone()),
                             size_bytes,
                             reply_bytes,
                             wait: Wait::Block,
@@ -126,7 +136,7 @@ fn expand_group(group: &Group, site: &Site, seed: u64, topology: &Topology, case
                             order: 0,
                             seed,
                         };
-                        expand_ends(group, mechanism, &caps, &base, topology, cases);
+                        expand_ends(group, (mechanism, &caps), (&base, replay), topology, cases);
                     }
                 }
             }
@@ -138,9 +148,8 @@ fn expand_group(group: &Group, site: &Site, seed: u64, topology: &Topology, case
 /// buffers and capacities.
 fn expand_ends(
     group: &Group,
-    mechanism: &'static str,
-    caps: &Caps,
-    base: &Inputs,
+    (mechanism, caps): (&'static str, &Caps),
+    (base, replay): (&Inputs, Option<&Arc<Replay>>),
     topology: &Topology,
     cases: &mut Vec<Case>,
 ) {
@@ -169,7 +178,8 @@ fn expand_ends(
                     excluded = excluded.or(obstacle);
                     let group = group.name.clone();
                     let id = id(mechanism, &inputs);
-                    cases.push(Case { group, id, mechanism, inputs, excluded });
+                    let replay = replay.cloned();
+                    cases.push(Case { group, id, mechanism, inputs, replay, excluded });
                 }
             }
         }
@@ -317,6 +327,16 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceab
     if inputs.workload == Workload::Exchange && !caps.reconnects {
         let why = "the mechanism cannot reconnect its channel for each exchange";
         return no(why.to_owned(), "set workload = \"ping-pong\"");
+    }
+    if matches!(inputs.workload, Workload::Replay { .. }) {
+        if inputs.access == Access::InPlace {
+            let why = "a replay copies its messages".to_owned();
+            return no(why, "set access = \"copy\"");
+        }
+        if caps.reliability == crossway_mech::Reliability::Lossy {
+            let why = "the mechanism may lose a message, for which the other end of a replay would wait forever";
+            return no(why.to_owned(), "use a reliable mechanism");
+        }
     }
     if facts.timed() && inputs.size_bytes < SEQUENCED_SIZE as u64 {
         let why = format!("each message needs a sequence number of {SEQUENCED_SIZE} bytes");

@@ -16,7 +16,7 @@ use crate::control::Window;
 use crate::role_context::{Distribution, RoleContext, RoleError};
 use crate::workload::{
     Arrivals, ByCopy, InPlace, Latencies, Pace, Punctuality, Receipts, Stop, exchange, open_ended,
-    paced, ping_pong, requests, shared, throughput,
+    paced, ping_pong, replay, requests, shared, throughput,
 };
 
 /// The ends of a role. Methods that take a [`RoleContext`] run one loop of a workload on the first channel, unless they
@@ -78,6 +78,14 @@ pub(crate) trait Ends {
         context: &mut RoleContext,
         window: &Window,
         arrivals: &mut Arrivals<'_>,
+    ) -> Result<(), RoleError>;
+
+    /// Performs the steps of this role's end of a recording.
+    fn replay(
+        &mut self,
+        context: &mut RoleContext,
+        messages: u64,
+        begin_ns: u64,
     ) -> Result<(), RoleError>;
 
     /// Opens a channel for each exchange, as the client.
@@ -321,6 +329,15 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         arrivals: &mut Arrivals<'_>,
     ) -> Result<(), RoleError> {
         paced::receive_loop(&mut self.channels[0].1, context, window, arrivals)
+    }
+
+    fn replay(
+        &mut self,
+        context: &mut RoleContext,
+        messages: u64,
+        begin_ns: u64,
+    ) -> Result<(), RoleError> {
+        replay::play(&mut self.channels[0], context, messages, begin_ns)
     }
 
     fn exchange(

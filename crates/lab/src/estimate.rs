@@ -21,7 +21,7 @@ pub fn trial_ms(inputs: &Inputs) -> u64 {
     };
     let warmup = match inputs.workload.facts().extent {
         Extent::Messages => inputs.warmup_ms / 2,
-        Extent::Instants { .. } | Extent::Time => inputs.warmup_ms,
+        Extent::Instants { .. } | Extent::Time | Extent::Recorded => inputs.warmup_ms,
     };
     overhead + warmup + measured
 }

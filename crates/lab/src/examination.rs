@@ -128,6 +128,7 @@ fn carry(
             contender: Some(contender.launch(lease::random_number())),
             caps: contender.caps,
             inputs: &case.inputs,
+            replay: case.replay.as_deref(),
             ticker: Ticker::Monotonic,
             clock_step_ns: 1.0,
             working_set_bytes: WORKING_SET_BYTES,

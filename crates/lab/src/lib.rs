@@ -35,6 +35,7 @@ pub mod plan;
 pub mod preflight;
 pub mod profile;
 pub mod registers;
+pub mod replay;
 pub mod role;
 mod role_context;
 mod role_layout;

@@ -3,7 +3,7 @@
 use crossway_mech::Caps;
 
 use crate::control::Part;
-use crossway_records::inputs::{Inputs, Workload};
+use crossway_records::inputs::{Inputs, ReplayShape, Workload};
 
 /// One role of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +63,18 @@ impl RoleLayout {
             channel_here: 0,
         };
         match inputs.workload {
-            Workload::Throughput | Workload::Paced { .. } => RoleLayout {
-                roles: vec![active(Part::Sender, 0), passive(Part::Receiver, 0)],
-                links: vec![link(1, 0)],
-            },
-            Workload::PingPong | Workload::Requests { .. } | Workload::Exchange => RoleLayout {
+            Workload::Throughput
+            | Workload::Paced { .. }
+            | Workload::Replay { shape: ReplayShape::Stream | ReplayShape::Bulk, .. } => {
+                RoleLayout {
+                    roles: vec![active(Part::Sender, 0), passive(Part::Receiver, 0)],
+                    links: vec![link(1, 0)],
+                }
+            }
+            Workload::PingPong
+            | Workload::Requests { .. }
+            | Workload::Exchange
+            | Workload::Replay { shape: ReplayShape::Exchanges, .. } => RoleLayout {
                 roles: vec![active(Part::Client, 0), passive(Part::Server, 0)],
                 links: vec![link(1, 0)],
             },

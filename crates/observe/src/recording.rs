@@ -8,6 +8,7 @@
 mod event;
 mod head;
 mod reader;
+mod remarks;
 mod summary;
 mod writer;
 

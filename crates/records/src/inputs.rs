@@ -4,6 +4,8 @@ mod goals;
 mod span;
 mod workload;
 
+use std::path::PathBuf;
+
 pub use crossway_mech::{Access, Wait};
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +13,7 @@ pub use crate::testbed::Ends;
 use crate::testbed::Testbed;
 pub use goals::{GoalFigure, Goals};
 pub use span::Span;
-pub use workload::{Extent, Measure, Workload, WorkloadFacts, messages_per_burst};
+pub use workload::{Extent, Measure, ReplayShape, Workload, WorkloadFacts, messages_per_burst};
 
 /// Where the roles run, as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -110,6 +112,7 @@ impl Beside {
     pub fn inputs(&self, case: &Inputs) -> Inputs {
         Inputs {
             workload: self.workload,
+            recording: None,
             size_bytes: self.size_bytes,
             reply_bytes: None,
             wait: self.wait,
@@ -142,7 +145,10 @@ pub struct Inputs {
     pub testbed_spec: Option<Testbed>,
     /// The workload.
     pub workload: Workload,
-    /// Message size in bytes.
+    /// The recording that is replayed, as named in the plan; null for other workloads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recording: Option<PathBuf>,
+    /// Message size in bytes; of a replay, the largest message of the end that sends first.
     pub size_bytes: u64,
     /// Reply size in bytes, for round trips with replies of another size than the requests; null for the same size.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -17,6 +17,7 @@ mod beside;
 pub mod figure;
 mod hosts;
 mod pacing;
+mod replay;
 
 pub use beside::BesideFigures;
 pub use hosts::one_or_several;
@@ -24,6 +25,7 @@ pub use hosts::{
     HostMeters, IfaceMeters, PacketSample, PacketSeries, Packets, Retransmissions, Transport,
 };
 pub use pacing::{Lateness, Pacing, RATE_REACHED, Rates};
+pub use replay::{Quantiles, ReplayFigures, distance};
 
 /// Version of the schema; readers reject newer ones.
 pub const SCHEMA: u32 = 2;
@@ -317,6 +319,9 @@ pub struct Record {
     pub latency_ns: Vec<Latency>,
     /// Pacing of open-loop workloads.
     pub pacing: Option<Pacing>,
+    /// How far a replay was from its recording; null for other workloads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayFigures>,
     /// Resources used by each role.
     pub roles: Vec<RoleMeters>,
     /// CPU time of processes that work on behalf of the ends; empty if only the kernel and the roles do.

@@ -18,6 +18,7 @@ pub fn ping_pong(mechanism: &str, size: u64, trial: u32, p50_ns: u64, cpu_ns: f6
         ends: Ends::Within,
         testbed_spec: None,
         workload: Workload::PingPong,
+        recording: None,
         size_bytes: size,
         reply_bytes: None,
         wait: Wait::Block,
@@ -85,6 +86,7 @@ pub fn ping_pong(mechanism: &str, size: u64, trial: u32, p50_ns: u64, cpu_ns: f6
             histogram: None,
         }],
         pacing: None,
+        replay: None,
         roles: ["client", "server"]
             .iter()
             .enumerate()

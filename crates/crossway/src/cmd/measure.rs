@@ -11,6 +11,7 @@ use crossway_lab::env::Environment;
 use crossway_lab::estimate;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::{self, Plan};
+use crossway_lab::replay::AS_FAST_AS_POSSIBLE;
 use crossway_lab::run::{self, Folder, Options, RunError, Summary};
 use crossway_lab::shutdown;
 use crossway_records::goals::{self, GoalVerdict};
@@ -38,6 +39,19 @@ use crate::ui::{self, Ui};
 pub(crate) struct Measure {
     #[arg(default_value = "quick", help = args::plan_help(), add = args::plans())]
     plan: String,
+    /// Replay this recording of `crossway observe --record` instead of a plan: its sizes, pauses and causes, with every
+    /// mechanism that can
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["plan", "resume", "scale"])]
+    replay: Option<PathBuf>,
+    /// The channel to replay; `crossway observe --recording FOLDER` lists them [default: the busiest one]
+    #[arg(long, value_name = "N", requires = "replay")]
+    channel: Option<u32>,
+    /// Replay at this multiple of the recorded speed, e.g. 2
+    #[arg(long, value_name = "FACTOR", requires = "replay", value_parser = args::replay_speed)]
+    speed: Option<u32>,
+    /// Replay without pauses
+    #[arg(long, requires = "replay", conflicts_with = "speed")]
+    as_fast_as_possible: bool,
     #[command(flatten)]
     filters: Filters,
     /// List the cases, one per line, and measure nothing
@@ -148,8 +162,11 @@ impl Run for Measure {
                 let info = Folder::info(dir)?;
                 (Folder::plan(dir)?, info.filters, info.hosts)
             }
-            None => (Plan::load(&self.plan)?, self.filters.filters.clone(), self.hosts.clone()),
+            None => (self.load()?, self.filters.filters.clone(), self.hosts.clone()),
         };
+        for remark in self.replay.iter().flat_map(|_| plan.replay_remarks()) {
+            ui.note(&remark);
+        }
         if let Some(scale) = self.scale {
             plan = plan.scaled(&self.plan, scale)?;
         }
@@ -301,6 +318,14 @@ fn print_why_skipped(dir: &Path, ui: &Ui) -> anyhow::Result<()> {
 }
 
 impl Measure {
+    /// The plan, or the one that replays a recording.
+    fn load(&self) -> anyhow::Result<Plan> {
+        let Some(recording) = &self.replay else { return Ok(Plan::load(&self.plan)?) };
+        let speed =
+            if self.as_fast_as_possible { AS_FAST_AS_POSSIBLE } else { self.speed.unwrap_or(100) };
+        Ok(Plan::replaying(recording, self.channel, speed)?)
+    }
+
     /// Returns the values that override those of the plan, in the order of [`plan::OVERRIDES`].
     fn overrides(&self) -> [Option<u64>; 3] {
         [self.trials, self.warmup_ms, self.measure_ms]

@@ -16,7 +16,8 @@ pub(super) fn of(outcomes: &[Outcome], workload: Workload) -> Option<Fairness> {
         | Workload::PingPong
         | Workload::Paced { .. }
         | Workload::Requests { .. }
-        | Workload::Exchange => return None,
+        | Workload::Exchange
+        | Workload::Replay { .. } => return None,
     };
     let total: u64 = amounts.iter().sum();
     if total == 0 {

@@ -52,6 +52,9 @@ pub struct Outcome {
     pub latency_growth: Option<f64>,
     /// How the sender kept its pace; `None` unless this role sent a paced stream.
     pub pacing: Option<PaceSeen>,
+    /// How a replayed recording was kept; `None` for other workloads.
+    #[serde(default)]
+    pub replayed: Option<Replayed>,
     /// Longest time between two messages, nanoseconds.
     pub longest_wait_ns: Option<u64>,
     /// Messages received per sender.
@@ -94,4 +97,16 @@ pub struct PaceSeen {
     pub drift_ns: i64,
     /// Histogram of the delays with which the sender began its bursts, encoded as in [`Outcome::histograms`].
     pub lateness: String,
+}
+
+/// How a role kept to the recording that it replays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replayed {
+    /// Number of messages in both directions of the window.
+    pub messages: u64,
+    /// Times from the begin of one send of this role to that of the next one, nanoseconds: a histogram, encoded as in
+    /// [`Outcome::histograms`].
+    pub gaps: String,
+    /// CPU time in which the role stood in for what the program computed, nanoseconds; it is not part of `user_ns`.
+    pub computed_ns: u64,
 }

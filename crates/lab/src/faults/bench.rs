@@ -90,11 +90,13 @@ impl Bench<'_> {
         Task {
             mechanism: self.mechanism.to_owned(),
             contender: None,
+            script: None,
             inputs: Inputs {
                 testbed: None,
                 ends: Ends::default(),
                 testbed_spec: None,
                 workload: Workload::Throughput,
+                recording: None,
                 size_bytes: size_bytes(&self.caps),
                 reply_bytes: None,
                 wait: self.wait(),

@@ -1,10 +1,14 @@
 //! Parses single values of a plan's axes.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use crossway_mech::{Access, Wait};
 use toml::{Table, Value};
 
 use super::at::{At, kind};
 use super::{PlacementAxis, PlanError, sizes};
+use crate::replay::{AS_FAST_AS_POSSIBLE, MOST_PERCENT, Replay};
 use crossway_records::inputs::{Ends, Load, Placement, Workload};
 
 const MOST_PEERS: u64 = 64;
@@ -39,7 +43,8 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
     const ALLOWED: &str = "throughput, ping-pong, exchange, { paced = { burst_bytes = N, period_us = N } }, \
                            { requests = { period_ns = N } }, { pairs = { pairs = N } }, \
                            { fan-in = { senders = N, receiver_us = N } } (receiver_us may be omitted), \
-                           { fan-out = { receivers = N } }";
+                           { fan-out = { receivers = N } }, \
+                           { replay = 'RECORDING', channel = N, speed = N } (channel and speed may be omitted)";
     if let Some(word) = value.as_str() {
         return match word {
             "throughput" => Ok(Workload::Throughput),
@@ -80,6 +85,41 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
         "fan-out" => Ok(Workload::FanOut { receivers: count("receivers")? }),
         _ => Err(at.bad(format!("unknown workload; allowed: {ALLOWED}"))),
     }
+}
+
+/// Reads the recording that `{ replay = "RECORDING", channel = N, speed = N }` names; `None` for any other workload.
+pub(super) fn replay(at: &At<'_>, value: &Value) -> Result<Option<Arc<Replay>>, PlanError> {
+    let Some(table) = value.as_table().filter(|table| table.contains_key("replay")) else {
+        return Ok(None);
+    };
+    at.only(table, &["replay", "channel", "speed"])?;
+    let file = at.key("replay").text(&table["replay"])?;
+    let channel = table.get("channel").map(|v| at.key("channel").number(v, 0, u64::from(u32::MAX)));
+    let channel = channel.transpose()?.map(|n| n as u32);
+    let speed_percent = match table.get("speed") {
+        Some(value) => speed(&at.key("speed"), value)?,
+        None => 100,
+    };
+    Replay::load(Path::new(file), channel, speed_percent)
+        .map(Some)
+        .map_err(|e| at.bad(e.to_string()))
+}
+
+/// Parses the speed of a replay; returns per cent of the recorded one.
+fn speed(at: &At<'_>, value: &Value) -> Result<u32, PlanError> {
+    if value.as_str() == Some("as-fast-as-possible") {
+        return Ok(AS_FAST_AS_POSSIBLE);
+    }
+    let factor = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
+    let percent = factor.map(|factor| (factor * 100.0).round());
+    percent.filter(|p| (1.0..=f64::from(MOST_PERCENT)).contains(p)).map(|p| p as u32).ok_or_else(|| {
+        at.bad(format!(
+            "{} is not a valid speed; allowed: a factor from 0.01 to {}, where 1 is the recorded speed, or \
+             as-fast-as-possible",
+            kind(value),
+            MOST_PERCENT / 100
+        ))
+    })
 }
 
 /// Parses a table with exactly one entry whose value is a table. Plans write a value with arguments in this form.

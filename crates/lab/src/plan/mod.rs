@@ -8,15 +8,18 @@ mod axes;
 mod beside;
 mod mechanisms;
 mod repeat;
+mod replaying;
 mod require;
 mod sizes;
 mod syntax;
 mod testbeds;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crossway_mech::{Access, Wait};
 
+use crate::replay::Replay;
 use crossway_records::goals::Goals;
 use crossway_records::inputs::{Ends, Load, Placement, Workload};
 use crossway_records::testbed::Testbed;
@@ -24,6 +27,7 @@ use crossway_records::testbed::Testbed;
 pub(crate) use at::At;
 pub(crate) use axes::{load, placement};
 pub(crate) use repeat::{load_value, number, table, value};
+pub use replaying::ReplayingError;
 pub(crate) use sizes::bytes as size_bytes;
 pub use testbeds::HostsError;
 pub(crate) use testbeds::{share, written as testbed_table};
@@ -86,7 +90,9 @@ pub struct Group {
     pub ends: Vec<Ends>,
     /// The workloads.
     pub workloads: Vec<Workload>,
-    /// Message sizes in bytes, ascending, without duplicates.
+    /// The recordings of those workloads that replay one.
+    pub replays: Vec<Arc<Replay>>,
+    /// Message sizes in bytes, ascending, without duplicates; empty if all workloads are replays.
     pub sizes: Vec<u64>,
     /// Reply sizes in bytes; `None` for the size of the request.
     pub replies: Vec<Option<u64>>,

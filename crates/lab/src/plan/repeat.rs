@@ -4,7 +4,8 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use super::{Plan, PlanError, beside, require, testbeds};
-use crossway_records::inputs::Load;
+use crate::replay::AS_FAST_AS_POSSIBLE;
+use crossway_records::inputs::{Load, Workload};
 use crossway_records::record::Record;
 
 impl Plan {
@@ -13,10 +14,23 @@ impl Plan {
         let inputs = &record.inputs;
         let mut group = Table::new();
         group.insert("mechanisms".into(), record.mechanism.clone().into());
-        group.insert("workload".into(), value(inputs.workload)?);
-        group.insert("size_bytes".into(), number(inputs.size_bytes));
-        if let Some(bytes) = inputs.reply_bytes {
-            group.insert("reply_bytes".into(), number(bytes));
+        if let (Workload::Replay { channel, speed_percent, .. }, Some(file)) =
+            (inputs.workload, &inputs.recording)
+        {
+            let speed = match speed_percent {
+                AS_FAST_AS_POSSIBLE => "as-fast-as-possible".into(),
+                percent => Value::Float(f64::from(percent) / 100.0),
+            };
+            let file = file.to_string_lossy().into_owned();
+            let replay =
+                [("replay", file.into()), ("channel", number(channel.into())), ("speed", speed)];
+            group.insert("workload".into(), table(replay));
+        } else {
+            group.insert("workload".into(), value(inputs.workload)?);
+            group.insert("size_bytes".into(), number(inputs.size_bytes));
+            if let Some(bytes) = inputs.reply_bytes {
+                group.insert("reply_bytes".into(), number(bytes));
+            }
         }
         group.insert("wait".into(), value(inputs.wait)?);
         group.insert("access".into(), value(inputs.access)?);

@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 use super::at::{At, kind};
 use super::axes::{
-    access, bytes_or_default, ends, load, placement, wait, whole_messages, workload,
+    access, bytes_or_default, ends, load, placement, replay, wait, whole_messages, workload,
 };
 use super::{
     Group, MOST_TRIALS, OVERRIDES, Plan, PlanError, beside, mechanisms, require, sizes, testbeds,
@@ -118,10 +118,27 @@ fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Grou
         Some((at, value)) => at.number(value, least, most),
         None => Ok(default),
     };
+    let mut replays = Vec::new();
+    let workloads = match get("workload") {
+        Some((at, value)) => at.axis(value, |at, value| {
+            let Some(replay) = replay(at, value)? else { return workload(at, value) };
+            let workload = replay.workload;
+            replays.push(replay);
+            Ok(workload)
+        })?,
+        None => return Err(here.key("workload").bad("missing")),
+    };
     let sizes = match get("size_bytes") {
+        Some((at, _)) if replays.len() == workloads.len() => {
+            return Err(at.bad("a replay has the sizes of its recording; omit it"));
+        }
         Some((at, value)) => sizes::read(&at, value)?,
+        None if replays.len() == workloads.len() => Vec::new(),
         None => return Err(here.key("size_bytes").bad("missing")),
     };
+    if let Some((at, _)) = get("workload") {
+        workloads.iter().try_for_each(|one| whole_messages(&at, *one, &sizes))?;
+    }
     let (messages, study_messages) = match get("messages") {
         Some((at, value)) => messages(&at, value, scale)?,
         None => (None, None),
@@ -132,14 +149,6 @@ fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Grou
             mechanisms::select(&at, &words)?
         }
         None => return Err(here.key("mechanisms").bad("missing")),
-    };
-    let workloads = match get("workload") {
-        Some((at, value)) => {
-            let workloads = at.axis(value, workload)?;
-            workloads.iter().try_for_each(|one| whole_messages(&at, *one, &sizes))?;
-            workloads
-        }
-        None => return Err(here.key("workload").bad("missing")),
     };
     let require = get("require")
         .map(|(at, value)| require::read(&at, value, &workloads))
@@ -159,6 +168,7 @@ fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Grou
             None => vec![Ends::Between],
         },
         workloads,
+        replays,
         sizes,
         replies: match get("reply_bytes") {
             Some((at, value)) => at.axis(value, bytes_or_default)?,

@@ -212,6 +212,7 @@ pub fn profile(
         contender: entry.contender().map(|c| c.launch(lease::random_number())),
         caps: entry.caps(),
         inputs: &case.inputs,
+        replay: case.replay.as_deref(),
         ticker: instruments.ticker,
         clock_step_ns: instruments.calibration.clock_step_ns,
         working_set_bytes: WORKING_SET_BYTES,

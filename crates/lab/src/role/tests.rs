@@ -85,6 +85,7 @@ fn task(part: Part) -> Task {
         ends: Default::default(),
         testbed_spec: None,
         workload: Workload::Throughput,
+        recording: None,
         size_bytes: 64,
         reply_bytes: None,
         wait: Wait::Block,
@@ -109,6 +110,7 @@ fn task(part: Part) -> Task {
     Task {
         mechanism: "damaging".to_owned(),
         contender: None,
+        script: None,
         inputs,
         part,
         index: 0,

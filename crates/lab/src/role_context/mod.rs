@@ -17,7 +17,8 @@ use crate::control::{Part, Task, Window};
 use crate::ends::Ends;
 use crate::line_buffer::LineBuffer;
 use crate::payload::{Checker, Source};
-use crossway_records::inputs::Workload;
+use crate::workload::replay::Player;
+use crossway_records::inputs::{Extent, Workload};
 
 /// Time limit for the ends to connect.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,13 +43,15 @@ pub(crate) struct RoleContext {
     pub(crate) checkers: Vec<Checker>,
     pub(crate) scratch: LineBuffer,
     pub(crate) samples: Samples,
+    /// What this role does, and its messages, if the workload is a recording.
+    pub(crate) player: Option<Player>,
 }
 
 impl RoleContext {
     /// Creates the listeners and everything else that does not depend on the peers. Returns it with the listeners'
     /// offers and with warnings.
     pub(crate) fn set(
-        task: Task,
+        mut task: Task,
         ends: &mut dyn Ends,
     ) -> Result<(Self, Vec<Offer>, Vec<String>), RoleError> {
         let caps = ends.caps();
@@ -73,7 +76,12 @@ impl RoleContext {
             (0..task.listeners).map(|_| ends.listen(&spec)).collect::<Result<Vec<_>, _>>()?;
         let working_set = task.working_set_bytes as usize;
         let seed = task.inputs.seed;
+        let player = task.script.take().map(|script| {
+            // The listening role is the second end.
+            Player::new(*script, usize::from(task.listeners > 0), seed, working_set)
+        });
         let context = RoleContext {
+            player,
             caps,
             ticker: task.ticker.unwrap_or_else(|| Ticker::calibrate(CALIBRATION)),
             source: match task.inputs.workload {
@@ -162,13 +170,22 @@ impl RoleContext {
         if timed {
             self.samples.prepare((window.messages / u64::from(window.batch.max(1))) as usize);
         }
+        if let Some(player) = &mut self.player {
+            player.prepare(window.messages);
+        }
         self.checkers.iter_mut().for_each(Checker::restart);
     }
 }
 
 /// Whether this role sends at fixed times.
 fn sends_at_instants(task: &Task) -> bool {
-    task.inputs.workload.facts().paced() && matches!(task.part, Part::Sender | Part::Client)
+    let facts = task.inputs.workload.facts();
+    match facts.extent {
+        Extent::Instants { .. } => matches!(task.part, Part::Sender | Part::Client),
+        // Both ends pause before they send.
+        Extent::Recorded => true,
+        Extent::Messages | Extent::Time => false,
+    }
 }
 
 fn sent_bytes(task: &Task) -> usize {

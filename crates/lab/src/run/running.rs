@@ -219,6 +219,7 @@ impl Running<'_> {
             contender: entry.contender().map(|c| c.launch(lease::random_number())),
             caps,
             inputs: &inputs,
+            replay: case.replay.as_deref(),
             ticker: self.instruments.ticker,
             clock_step_ns: record.calibration.clock_step_ns,
             working_set_bytes,
@@ -363,6 +364,7 @@ impl Running<'_> {
             throughput: None,
             latency_ns: Vec::new(),
             pacing: None,
+            replay: None,
             roles: Vec::new(),
             servers: Vec::new(),
             host_cpu: Vec::new(),
@@ -378,6 +380,7 @@ impl Running<'_> {
             nulls: BTreeMap::new(),
             warnings: Vec::new(),
         };
+        record.warnings.extend(case.replay.iter().flat_map(|replay| replay.remarks.clone()));
         self.testbeds.enter(&mut record);
         record
     }

@@ -18,6 +18,7 @@ pub(super) fn settings<'a>(of: &Setting<'a>, inputs: &'a [Inputs]) -> Vec<Settin
                 contender: None,
                 caps: catalogue::find(&beside.mechanism)?.caps(),
                 inputs,
+                replay: None,
                 ticker: of.ticker,
                 clock_step_ns: of.clock_step_ns,
                 working_set_bytes: of.working_set_bytes,

@@ -17,8 +17,10 @@ use crate::contender::Launch;
 use crate::control::{Answer, OfferText, Outcome, Window};
 use crate::launcher::{HeldDescriptor, LaunchError, RoleGroup, RoleSite};
 use crate::meters::HostReading;
+use crate::replay::{Replay, fidelity};
 use crate::role_layout::RoleLayout;
 use crossway_records::inputs::Inputs;
+use crossway_records::record::ReplayFigures;
 use crossway_records::testbed::APART;
 
 use windows::Measured;
@@ -37,6 +39,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) contender: Option<Launch>,
     pub(crate) caps: Caps,
     pub(crate) inputs: &'a Inputs,
+    /// The recording, if the workload replays one.
+    pub(crate) replay: Option<&'a Replay>,
     pub(crate) ticker: Ticker,
     pub(crate) clock_step_ns: f64,
     pub(crate) working_set_bytes: u64,
@@ -79,6 +83,8 @@ pub(crate) struct Brought {
     pub(crate) one_clock: bool,
     /// Results of the concurrent workloads, in the order of the inputs.
     pub(crate) beside: Vec<BroughtBeside>,
+    /// How far a replay was from its recording.
+    pub(crate) replay: Option<ReplayFigures>,
 }
 
 /// Results of a concurrent workload.
@@ -119,6 +125,11 @@ pub(crate) fn run(setting: &Setting<'_>, site: RoleSite<'_>) -> Result<Brought, 
     let TrialRun { layout, group, .. } = trial;
     let role_hosts = (0..layout.roles.len()).map(|role| group.host_of(role).to_owned()).collect();
     let one_clock = group.one_clock();
+    let replay = setting.replay.and_then(|replay| {
+        let has_replies = setting.inputs.workload.facts().has_replies;
+        let wall_ns = wall_ns(&layout, &outcomes, has_replies, one_clock);
+        fidelity::figures(replay, setting.mechanism, &outcomes, wall_ns)
+    });
     group.finish()?;
     Ok(Brought {
         layout,
@@ -131,6 +142,7 @@ pub(crate) fn run(setting: &Setting<'_>, site: RoleSite<'_>) -> Result<Brought, 
         role_hosts,
         one_clock,
         beside,
+        replay,
     })
 }
 

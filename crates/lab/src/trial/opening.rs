@@ -61,6 +61,7 @@ impl TrialRun<'_> {
             mechanism: self.setting.mechanism.to_owned(),
             contender: self.setting.contender.clone().map(Box::new),
             inputs: self.setting.inputs.clone(),
+            script: self.setting.replay.map(|replay| Box::new(replay.script.clone())),
             part: role_spec.part,
             index: role_spec.index,
             cpu: role_spec.cpu,

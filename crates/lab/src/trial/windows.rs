@@ -10,6 +10,7 @@ use super::{STEP_LIMIT, TrialRun, unexpected, wall_ns};
 use crate::control::{Answer, Order, Outcome, Window};
 use crate::launcher::{HeldDescriptor, LaunchError};
 use crate::meters::{HostAsk, HostReading};
+use crate::replay::Replay;
 use crossway_records::inputs::{Extent, Measure};
 use crossway_records::record::Transport;
 
@@ -60,6 +61,15 @@ impl TrialRun<'_> {
                 self.prepare(&window)?;
                 let outcomes = self.go(&window, 0.0)?;
                 return Ok((outcomes.iter().map(|o| o.sent).sum(), 0.0));
+            }
+            Extent::Recorded => {
+                let replay = self.setting.replay;
+                let messages = replay.map_or(1, |replay| replay.messages_in(inputs.warmup_ms));
+                let window = self.next_window(messages, 1, false);
+                self.prepare(&window)?;
+                let outcomes = self.go(&window, replay.map_or(0.0, Replay::rate))?;
+                let wall_ns = self.wall_ns(&outcomes).max(1);
+                return Ok((messages, messages as f64 * 1e9 / wall_ns as f64));
             }
         }
         let mut warm_up = WarmUp::new(limit_ns);
@@ -119,6 +129,11 @@ impl TrialRun<'_> {
         let facts = inputs.workload.facts();
         match facts.extent {
             Extent::Time => self.next_window(0, 1, true),
+            Extent::Recorded => {
+                let replay = self.setting.replay;
+                let by_recording = || replay.map_or(1, |r| r.messages_in(inputs.measure_ms));
+                self.next_window(inputs.messages.unwrap_or_else(by_recording), 1, true)
+            }
             Extent::Instants { period_ns, burst_bytes } => {
                 let schedule = Schedule::new(period_ns, burst_bytes, inputs.size_bytes);
                 let by_schedule = || schedule.messages_in(inputs.measure_ms, rate);
@@ -129,6 +144,8 @@ impl TrialRun<'_> {
                 let messages = inputs.messages.unwrap_or_else(by_time).max(1);
                 let round_trip_ns = 1e9 / rate;
                 let batch = (STEPS_PER_SAMPLE * self.setting.clock_step_ns / round_trip_ns).ceil();
+                // A replay times each exchange.
+                let batch = if self.setting.replay.is_some() { 1.0 } else { batch };
                 let batch = (batch as u64).clamp(1, messages);
                 let messages = messages.next_multiple_of(batch);
                 self.next_window(messages, batch as u32, true)
@@ -150,7 +167,7 @@ impl TrialRun<'_> {
             Extent::Instants { period_ns, burst_bytes } => {
                 Schedule::new(period_ns, burst_bytes, inputs.size_bytes).is_beyond(rate)
             }
-            Extent::Time => false,
+            Extent::Time | Extent::Recorded => false,
         };
         let mut discarded = 0;
         let mut attempt = 0;

@@ -6,6 +6,7 @@ mod latencies;
 pub(crate) mod open_ended;
 pub(crate) mod paced;
 pub(crate) mod ping_pong;
+pub(crate) mod replay;
 pub(crate) mod requests;
 pub(crate) mod shared;
 pub(crate) mod throughput;
@@ -67,6 +68,7 @@ pub(crate) fn run(
         (Workload::Pairs { .. } | Workload::FanIn { .. } | Workload::FanOut { .. }, Receiver) => {
             shared::receive(ends, context)
         }
+        (Workload::Replay { .. }, _) => replay::run(ends, context, window, at_ns),
         // Every workload is named, so that the compiler reports a new one.
         (
             workload @ (Workload::Throughput

@@ -49,6 +49,29 @@ pub enum Workload {
         /// Number of receivers.
         receivers: u32,
     },
+    /// The messages of a recorded channel, with their sizes, pauses and causes.
+    Replay {
+        /// CRC-32 of what is replayed, so that two recordings are never taken for the same.
+        recording: u32,
+        /// The channel's number in the recording.
+        channel: u32,
+        /// Speed in per cent of the recorded one; 0: as fast as possible, without any pause.
+        speed_percent: u32,
+        /// What the channel's messages are.
+        shape: ReplayShape,
+    },
+}
+
+/// What the messages of a recorded channel are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReplayShape {
+    /// Messages in both directions: one end sends, then waits for what the other end answers.
+    Exchanges,
+    /// Messages in one direction, each sent at its time.
+    Stream,
+    /// Messages in one direction, sent as fast as they are received.
+    Bulk,
 }
 
 impl Workload {
@@ -64,6 +87,14 @@ impl Workload {
             Self::FanIn { senders, receiver_us: 0 } => format!("fan-in-{senders}"),
             Self::FanIn { senders, receiver_us } => format!("fan-in-{senders}-slow{receiver_us}us"),
             Self::FanOut { receivers } => format!("fan-out-{receivers}"),
+            Self::Replay { recording, channel, speed_percent, .. } => {
+                let speed = match speed_percent {
+                    0 => "-as-fast-as-possible".to_owned(),
+                    100 => String::new(),
+                    percent => format!("-{percent}percent"),
+                };
+                format!("replay-{recording:08x}-{channel}{speed}")
+            }
         }
     }
 
@@ -106,6 +137,17 @@ impl Workload {
                 measure: Measure::Exchange,
                 extent: Extent::Messages,
                 has_replies: true,
+                beside: false,
+                contenders: false,
+            },
+            Self::Replay { speed_percent, shape, .. } => WorkloadFacts {
+                measure: match shape {
+                    ReplayShape::Exchanges => Measure::RoundTrip,
+                    ReplayShape::Stream => Measure::OneWay,
+                    ReplayShape::Bulk => Measure::Rate,
+                },
+                extent: if speed_percent == 0 { Extent::Messages } else { Extent::Recorded },
+                has_replies: shape == ReplayShape::Exchanges,
                 beside: false,
                 contenders: false,
             },
@@ -179,6 +221,8 @@ pub enum Extent {
     },
     /// A duration; messages are numbered and sent as soon as possible.
     Time,
+    /// A number of messages, each sent as long after the previous message, or after the begin, as it was recorded.
+    Recorded,
 }
 
 /// Properties of a workload that do not depend on the mechanism.

@@ -65,6 +65,40 @@ pub(super) fn shared(summary: &Summary, setting: usize) -> Vec<Sheet> {
     sheets
 }
 
+/// Returns the tables of replayed recordings: one per channel.
+pub(super) fn replays(summary: &Summary, setting: usize) -> Vec<Sheet> {
+    let heads = ["Exchange or latency p50", "p90", "max", "Exchanges or messages", "CPU / each"];
+    let latency = |case: &Case| {
+        case.workload.facts().measure.span().and_then(|span| case.latency(span).cloned())
+    };
+    let row = move |case: &Case| {
+        let latency = latency(case);
+        vec![
+            Cell::figure(Quantity::Duration, latency.as_ref().map(|l| l.p50)),
+            Cell::figure(Quantity::Duration, latency.as_ref().map(|l| l.p90)),
+            latency.map_or(Cell::text("–"), |l| duration(l.max)),
+            Cell::figure(Quantity::MessageRate, case.msgs_per_s),
+            Cell::figure(Quantity::Duration, case.cpu_ns_per_msg),
+        ]
+    };
+    let is_replay = |case: &Case| matches!(case.workload, Workload::Replay { .. });
+    let order = move |case: &Case| match latency(case) {
+        Some(latency) => latency.p50.value,
+        None => case.msgs_per_s.map_or(f64::INFINITY, |rate| -rate.value),
+    };
+    let noise = move |case: &Case| [latency(case).map(|l| l.p50), None];
+    let mut sheets = by_workload(summary, setting, is_replay, &heads, row, noise, order);
+    for sheet in &mut sheets {
+        sheet.notes.push(
+            "An exchange lasts from the first message of the end that sends first to the last answer, and includes \
+             what the other program does meanwhile. CPU time is that of sending, receiving and waiting, without what \
+             the programs compute. The size is that of the largest message."
+                .to_owned(),
+        );
+    }
+    sheets
+}
+
 /// Makes one table per workload and size of the selected cases, with a row per contender.
 pub(super) fn by_workload(
     summary: &Summary,

@@ -19,7 +19,8 @@ fn roles(workload: Workload) -> Option<(&'static str, u32)> {
         | Workload::PingPong
         | Workload::Paced { .. }
         | Workload::Requests { .. }
-        | Workload::Exchange => None,
+        | Workload::Exchange
+        | Workload::Replay { .. } => None,
     }
 }
 

@@ -92,7 +92,7 @@ fn time_ns(record: &Record) -> Option<f64> {
     let facts = record.inputs.workload.facts();
     match facts.extent {
         // At given instants, or shared by several roles, the time is not the mechanism's alone.
-        Extent::Instants { .. } | Extent::Time => None,
+        Extent::Instants { .. } | Extent::Time | Extent::Recorded => None,
         Extent::Messages => match facts.measure.span() {
             None => record.throughput.map(|t| 1e9 / t.msgs_per_s),
             Some(span) => p50(span),

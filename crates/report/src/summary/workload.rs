@@ -24,6 +24,14 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
         Workload::FanOut { receivers } => {
             format!("one sender to {}", units::count(receivers as usize, "receiver", "receivers"))
         }
+        Workload::Replay { channel, speed_percent, .. } => match speed_percent {
+            0 => format!("replay of channel {channel}, as fast as possible"),
+            100 => format!("replay of channel {channel}"),
+            percent => {
+                let speed = f64::from(percent) / 100.0;
+                format!("replay of channel {channel} at {speed} times its speed")
+            }
+        },
         Workload::Paced { burst_bytes, period_us } => {
             let period = units::exact_duration(period_us * 1000);
             // What is sent, not what the plan says: the burst in a record may end with part of a message.
@@ -46,5 +54,8 @@ pub(crate) fn workload_rank(workload: Workload) -> (u8, u64, u64) {
         Workload::Pairs { pairs } => (4, pairs.into(), 0),
         Workload::FanIn { senders, receiver_us } => (5, senders.into(), receiver_us.into()),
         Workload::FanOut { receivers } => (6, receivers.into(), 0),
+        Workload::Replay { recording, channel, speed_percent, .. } => {
+            (8, u64::from(recording) << 32 | u64::from(channel), speed_percent.into())
+        }
     }
 }

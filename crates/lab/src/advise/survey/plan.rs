@@ -22,7 +22,7 @@ pub(super) fn measure_ms(question: &Question) -> u64 {
         Extent::Instants { period_ns, .. } => {
             (BURSTS * period_ns / 1_000_000).clamp(80, LONGEST_TRIAL_MS)
         }
-        Extent::Time => 80,
+        Extent::Time | Extent::Recorded => 80,
         Extent::Messages => 40,
     }
 }

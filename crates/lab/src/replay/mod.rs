@@ -1,0 +1,202 @@
+//! Recordings as workloads: what a recorded channel carried, message by message, for two roles to repeat.
+//!
+//! [`compile`] turns the calls of a recording into the [`Script`] of each end; [`crate::workload::replay`] performs it;
+//! [`fidelity`] says how far the result is from the recording. docs/OBSERVE.md explains what is repeated and what not.
+
+pub(crate) mod arena;
+mod calls;
+mod compile;
+pub(crate) mod fidelity;
+mod script;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crossway_observe::recording::{Recording, RecordingError};
+use crossway_records::inputs::{ReplayShape, Workload};
+
+pub use compile::Unplayable;
+pub use script::{Script, Step, When};
+
+/// Speed in per cent of the recorded one at which pauses vanish.
+pub const AS_FAST_AS_POSSIBLE: u32 = 0;
+/// The fastest speed with pauses, in per cent.
+pub const MOST_PERCENT: u32 = 100_000;
+
+/// A recorded channel, ready to be replayed.
+#[derive(Debug, PartialEq)]
+pub struct Replay {
+    /// The recording, as it was named.
+    pub file: PathBuf,
+    /// The workload that it is in plans and records.
+    pub workload: Workload,
+    /// What the two ends do.
+    pub script: Script,
+    /// What was recorded, to compare the replay with.
+    pub recorded: Recorded,
+    /// What a reader of the results should know about the recording.
+    pub remarks: Vec<String>,
+}
+
+/// What was recorded. Lists by message are in the order of the sends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recorded {
+    /// What carried the channel, in the terms of the map.
+    pub carrier: String,
+    /// When each message is sent at the replay's speed, nanoseconds since the first one.
+    pub sent_ns: Vec<u64>,
+    /// The sizes of the messages, bytes.
+    pub sizes: Vec<u32>,
+    /// Whether the end that sends first sends each message.
+    pub by_client: Vec<bool>,
+    /// The times of the exchanges without what the method cost, nanoseconds, ascending; empty if an end was not
+    /// recorded.
+    pub exchanges_ns: Vec<u64>,
+    /// What the method cost of them, as a fraction; `None` if that is unknown.
+    pub method_share: Option<f64>,
+    /// Time from the first send to the end of the last call at the replay's speed, nanoseconds.
+    pub span_ns: u64,
+    /// CPUs on which the two ends ran most, the end that sends first and the other one; `None` if unknown.
+    pub cpus: [Option<u32>; 2],
+}
+
+/// Why a recorded channel cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// The recording has no such channel.
+    #[error(
+        "{file} has no channel {channel}; it has {channels}: crossway observe --recording {file} lists them"
+    )]
+    NoChannel {
+        /// The recording.
+        file: String,
+        /// The number that was asked for.
+        channel: u32,
+        /// How many it has, in words.
+        channels: String,
+    },
+    /// The channel cannot be replayed.
+    #[error("channel {channel} of {file} cannot be replayed: {why}")]
+    Unplayable {
+        /// The recording.
+        file: String,
+        /// The channel.
+        channel: u32,
+        /// Why not.
+        why: Unplayable,
+    },
+    /// It has no channel that can be replayed.
+    #[error(
+        "{file} has no channel that carried a message; record for longer, or while the programs work"
+    )]
+    Silent {
+        /// The recording.
+        file: String,
+    },
+}
+
+impl Replay {
+    /// Reads a channel of a recording, by default the one with the most messages. `speed_percent` is the speed
+    /// relative to the recorded one, or [`AS_FAST_AS_POSSIBLE`].
+    ///
+    /// # Errors
+    /// There is no such recording or channel, or the channel carried nothing that can be replayed.
+    pub fn load(
+        file: &Path,
+        channel: Option<u32>,
+        speed_percent: u32,
+    ) -> Result<Arc<Replay>, ReplayError> {
+        let recording = Recording::read(file)?;
+        Self::of(&recording, file, channel, speed_percent).map(Arc::new)
+    }
+
+    /// The same from a recording in memory, which was read from `file`.
+    ///
+    /// # Errors
+    /// Those of [`Replay::load`].
+    pub fn of(
+        recording: &Recording,
+        file: &Path,
+        channel: Option<u32>,
+        speed_percent: u32,
+    ) -> Result<Replay, ReplayError> {
+        let named = || file.display().to_string();
+        let channel = match channel {
+            Some(channel) if (channel as usize) < recording.head.channels.len() => channel,
+            Some(channel) => {
+                let channels = match recording.head.channels.len() {
+                    0 => "none".to_owned(),
+                    1 => "channel 0".to_owned(),
+                    n => format!("channels 0 to {}", n - 1),
+                };
+                return Err(ReplayError::NoChannel { file: named(), channel, channels });
+            }
+            None => busiest(recording).ok_or_else(|| ReplayError::Silent { file: named() })?,
+        };
+        let compiled = compile::compile(recording, channel, speed_percent)
+            .map_err(|why| ReplayError::Unplayable { file: named(), channel, why })?;
+        let mut remarks = recording.remarks();
+        remarks.extend(compiled.remarks);
+        let shape = match compiled.shape {
+            ReplayShape::Stream if speed_percent == AS_FAST_AS_POSSIBLE => ReplayShape::Bulk,
+            shape => shape,
+        };
+        Ok(Replay {
+            file: file.to_owned(),
+            workload: Workload::Replay {
+                recording: compiled.script.fingerprint(),
+                channel,
+                speed_percent,
+                shape,
+            },
+            script: compiled.script,
+            recorded: compiled.recorded,
+            remarks,
+        })
+    }
+
+    /// The largest message of the end that sends first and, if it differs, of the other end, bytes.
+    pub fn sizes(&self) -> (u64, Option<u64>) {
+        let [there, back] = self.script.largest().map(u64::from);
+        let replies = self.workload.facts().has_replies && back != there;
+        (there, replies.then_some(back))
+    }
+
+    /// Number of messages that are due within `ms` milliseconds of the replay, up to the begin of an exchange; at least
+    /// one exchange. A recording that is shorter is repeated.
+    pub(crate) fn messages_in(&self, ms: u64) -> u64 {
+        let Recorded { sent_ns, span_ns, .. } = &self.recorded;
+        let (ns, span) = (ms.saturating_mul(1_000_000), (*span_ns).max(1));
+        let (rounds, rest) = (ns / span, ns % span);
+        let part = sent_ns.partition_point(|at| *at < rest) as u64;
+        let all = u64::from(self.script.messages);
+        if rounds == 0 {
+            return self.script.whole_exchanges(part.max(1));
+        }
+        // A part of a round that is not a whole exchange is left out.
+        let part = if rest * 10 < span { 0 } else { self.script.whole_exchanges(part) };
+        rounds.saturating_mul(all) + part
+    }
+
+    /// The rate at which messages were sent at the replay's speed, per second.
+    pub(crate) fn rate(&self) -> f64 {
+        f64::from(self.script.messages) * 1e9 / self.recorded.span_ns.max(1) as f64
+    }
+}
+
+/// The channel with the most messages.
+fn busiest(recording: &Recording) -> Option<u32> {
+    let mut counts = vec![0u64; recording.head.channels.len()];
+    for event in recording.events.iter().filter(|e| e.size_bytes > 0) {
+        if let Some(count) = event.channel.and_then(|c| counts.get_mut(c as usize)) {
+            *count += 1;
+        }
+    }
+    let most = counts.iter().enumerate().max_by_key(|(at, n)| (**n, std::cmp::Reverse(*at)))?;
+    (*most.1 > 0).then_some(most.0 as u32)
+}
