@@ -27,6 +27,7 @@ mod live_testbed;
 pub mod load;
 pub mod meters;
 pub mod moves;
+pub mod observed;
 pub mod other_work;
 pub mod pattern;
 pub mod payload;

@@ -1,6 +1,7 @@
 //! `crossway advise [QUESTION]`.
 
 mod asked;
+mod observed;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use crossway_lab::catalogue;
 use crossway_lab::env::Environment;
 use crossway_lab::faults::{FAULTS, FaultRecord, read_faults};
 use crossway_lab::launcher::Launcher;
+use crossway_lab::observed::gain::Gain;
 use crossway_lab::run::{Options, RunError, RunEvent};
 use crossway_lab::shutdown;
 use crossway_mech::Probe;
@@ -26,9 +28,11 @@ use crossway_records::records_io::RESULTS;
 use crossway_records::runs::{self, FindError};
 use crossway_report::units::count;
 use crossway_sys::lease;
+use serde::Serialize;
 use toml::Table;
 
 use asked::Asked;
+use observed::Observed;
 
 use super::Run;
 use crate::args;
@@ -55,6 +59,8 @@ pub(crate) struct Advise {
     /// question, without the file's comments
     #[arg(long)]
     print: bool,
+    #[command(flatten)]
+    observed: observed::Options,
     #[command(flatten)]
     asked: Box<Asked>,
     /// Time limit for measuring, e.g. 60s or 5min [default: 2min, or longer if the question needs more]
@@ -131,12 +137,19 @@ impl Run for Advise {
         if self.ready {
             return show::ready(self.json, ui);
         }
-        let (name, file, mut table) = self.load()?;
+        let observed = self.observed.open(ui)?;
+        if let Some(observed) = observed.as_ref().filter(|o| !o.instead.is_empty() && !self.print) {
+            return self.only_gain(observed, ui);
+        }
+        let (name, file, mut table) = match &observed {
+            Some(observed) => observed.question(),
+            None => self.load()?,
+        };
         let in_file = table.clone();
         self.asked.enter(&mut table)?;
         let question = Question::from_table(&name, &file, &table)?;
         if self.print {
-            match table == in_file {
+            match table == in_file && observed.is_none() {
                 true => print!("{}", self.text_of_question()?),
                 false => print!("{table}"),
             }
@@ -184,11 +197,20 @@ impl Run for Advise {
             std::fs::write(path, page)
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
+        let gain = match observed.as_ref().filter(|_| !self.no_measure) {
+            Some(observed) => {
+                observed.gain(advice.mechanism.as_deref(), &self.folder(), ui, quiet)?
+            }
+            None => None,
+        };
         ui::decide(advice.choice.is_some());
         if self.json {
-            ui.print_json(&advice)?;
+            ui.print_json(&Document { advice: &advice, gain })?;
         } else {
             show::print(&advice, &question, self.explain, ui);
+            if let Some(observed) = &observed {
+                observed.show(gain.as_ref(), ui);
+            }
             if let Some(path) = &self.html {
                 println!("\nThe answer as an HTML page: {}", path.display());
             }
@@ -198,7 +220,41 @@ impl Run for Advise {
     }
 }
 
+/// The answer as it is printed with `--json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    advice: &'a Advice,
+    /// What the recorded program would gain; missing without a recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gain: Option<Gain>,
+}
+
 impl Advise {
+    /// The folder for new runs.
+    fn folder(&self) -> PathBuf {
+        let out = match self.records.first() {
+            Some(run) if run.join(RESULTS).is_file() => run.parent().map(Path::to_owned),
+            first => first.cloned(),
+        };
+        out.unwrap_or_else(|| PathBuf::from(runs::OUT))
+    }
+
+    /// Predicts what a recorded program would gain from the mechanisms that the user names.
+    fn only_gain(&mut self, observed: &Observed, ui: &Ui) -> anyhow::Result<ExitCode> {
+        for folder in &mut self.records {
+            *folder = records_folder(folder, false)?;
+        }
+        let gain = observed.gain(None, &self.folder(), ui, self.json)?;
+        let good = gain.as_ref().is_some_and(|gain| !gain.with.is_empty());
+        ui::decide(good);
+        match &gain {
+            Some(gain) if self.json => ui.print_json(gain)?,
+            _ => observed.show(gain.as_ref(), ui),
+        }
+        Ok(ui::verdict(good))
+    }
+
     /// Reads the question. Returns its name, the words with which error messages refer to it, and its keys.
     fn load(&self) -> anyhow::Result<(String, String, Table)> {
         let Some(given) = &self.question else {
@@ -350,11 +406,7 @@ impl Advise {
             args: vec!["role".to_owned()],
             interrupt: Some(shutdown::listen().map_err(RunError::Os)?),
         };
-        let out = match self.records.first() {
-            Some(run) if run.join(RESULTS).is_file() => run.parent().map(Path::to_owned),
-            first => first.cloned(),
-        };
-        let out = out.unwrap_or_else(|| PathBuf::from(runs::OUT));
+        let out = self.folder();
         let mut progress = Progress::new(ui, quiet);
         let mut begun = false;
         let mut machine = Machine {

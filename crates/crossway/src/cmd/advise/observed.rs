@@ -1,0 +1,234 @@
+//! `crossway advise --observed RECORDING`: the question comes from a recording, and the answer says what the whole
+//! program would gain.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use crossway_lab::launcher::Launcher;
+use crossway_lab::observed::gain::{Gain, NOT_WORTH};
+use crossway_lab::observed::{Flow, flows};
+use crossway_lab::run::{self, Options as RunOptions, RunError};
+use crossway_lab::shutdown;
+use crossway_observe::recording::Recording;
+use crossway_records::records_io::read_records;
+use crossway_records::stats::Interval;
+use crossway_report::units::Quantity;
+use toml::Table;
+
+use crate::args;
+use crate::progress::Progress;
+use crate::ui::Ui;
+
+/// What programs usually offer instead of a network within a host.
+const USUAL_ALTERNATIVE: &str = "uds-stream";
+/// Number of flows in the list of those that were not asked about.
+const LISTED: usize = 8;
+
+/// The options about a recording.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Recording")]
+pub(super) struct Options {
+    /// Take the question from this recording of `crossway observe --record`, and predict what the whole program would
+    /// gain
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["question", "ready"])]
+    observed: Option<PathBuf>,
+    /// Ask about the processes and the kind of channel that this channel of the recording belongs to [default: those
+    /// that took the most time]
+    #[arg(long, value_name = "N", requires = "observed")]
+    channel: Option<u32>,
+    /// Only predict the gain from this mechanism, without looking for the best one (may be repeated)
+    #[arg(long, value_name = "MECHANISM", requires = "observed", add = args::mechanisms())]
+    instead: Vec<String>,
+    /// The mechanism that the program uses now [default: the one that works like the recorded channel]
+    #[arg(long, value_name = "MECHANISM", requires = "observed", add = args::mechanisms())]
+    now: Option<String>,
+    /// How many exchanges per second the program makes when nobody records it; makes the prediction more exact if the
+    /// recorder slowed the program down
+    #[arg(long, value_name = "PER_S", requires = "observed", value_parser = args::number)]
+    real_rate: Option<f64>,
+}
+
+/// A recording that is asked about.
+pub(super) struct Observed {
+    file: PathBuf,
+    recording: Recording,
+    flows: Vec<Flow>,
+    chosen: usize,
+    now: Option<String>,
+    pub(super) instead: Vec<String>,
+    real_rate: Option<f64>,
+}
+
+impl Options {
+    /// Reads the recording, if one was named.
+    pub(super) fn open(&self, ui: &Ui) -> anyhow::Result<Option<Observed>> {
+        let Some(file) = &self.observed else { return Ok(None) };
+        let recording = Recording::read(file)?;
+        for remark in recording.remarks() {
+            ui.note(&remark);
+        }
+        let flows = flows(&recording);
+        let named = file.display();
+        let chosen = match self.channel {
+            Some(channel) => flows.iter().position(|f| f.channels.contains(&channel)).with_context(|| {
+                format!(
+                    "{named} has no channel {channel} that carried a message; `crossway observe --recording {named}` \
+                     lists its channels"
+                )
+            })?,
+            None if flows.is_empty() => {
+                bail!("{named} has no channel that carried a message; record while the programs work")
+            }
+            None => 0,
+        };
+        let real_rate = self.real_rate.filter(|rate| *rate > 0.0);
+        let (now, instead) = (self.now.clone(), self.instead.clone());
+        for id in instead.iter().chain(&now) {
+            if crossway_lab::catalogue::find(id).is_none() {
+                bail!("there is no mechanism '{id}'; `crossway list` names them");
+            }
+        }
+        let file = file.clone();
+        Ok(Some(Observed { file, recording, flows, chosen, now, instead, real_rate }))
+    }
+}
+
+impl Observed {
+    fn flow(&self) -> &Flow {
+        &self.flows[self.chosen]
+    }
+
+    /// The name of the question, the words with which errors refer to it, and its keys.
+    pub(super) fn question(&self) -> (String, String, Table) {
+        let file = format!("the recording {}", self.file.display());
+        ("observed".to_owned(), file, self.flow().question())
+    }
+
+    /// Predicts the gain from `best` and from what programs usually offer, or from what was asked for. `None` with a
+    /// note if the recorded channel is of a kind that Crossway does not measure.
+    pub(super) fn gain(
+        &self,
+        best: Option<&str>,
+        out: &Path,
+        ui: &Ui,
+        quiet: bool,
+    ) -> anyhow::Result<Option<Gain>> {
+        let flow = self.flow();
+        let Some(now) = self.now.as_deref().or(flow.mechanism()) else {
+            ui.note(&format!(
+                "Crossway does not measure channels of the kind {}, so no gain is predicted; if the program's channel \
+                 works like one of its mechanisms, name that one with --now",
+                flow.carrier
+            ));
+            return Ok(None);
+        };
+        let mut others = self.instead.clone();
+        if others.is_empty() {
+            others.extend(best.map(str::to_owned));
+            others.push(USUAL_ALTERNATIVE.to_owned());
+        }
+        others.retain(|id| id != now);
+        others.dedup();
+        if others.is_empty() {
+            return Ok(None);
+        }
+        let plan = flow.gain_plan(now, &others)?;
+        if !quiet {
+            eprintln!("Comparing {now} with {} for {}", others.join(", "), flow.words());
+        }
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let launcher = Launcher {
+            program: program.clone(),
+            args: vec!["role".to_owned()],
+            interrupt: Some(shutdown::listen()?),
+        };
+        let options = RunOptions {
+            out: out.to_owned(),
+            filters: Vec::new(),
+            name: None,
+            resume: None,
+            repeat_disturbed: true,
+            hosts: None,
+            agent_program: None,
+            reaper: Some((program, vec!["reaper".to_owned()])),
+        };
+        let mut progress = Progress::new(ui, quiet);
+        let summary = run::measure(&plan, &options, &launcher, |event| progress.show(&event))?;
+        progress.finish();
+        if summary.interrupted {
+            return Err(RunError::Interrupted.into());
+        }
+        let records = read_records(&summary.dir)?.records;
+        let cost_ns = self.recording.head.method.cost_ns_per_call;
+        Ok(Some(flow.gain(now, &records, cost_ns, self.real_rate)))
+    }
+
+    /// Prints the gain, and what the other flows could gain at most.
+    pub(super) fn show(&self, gain: Option<&Gain>, ui: &Ui) {
+        if let Some(gain) = gain {
+            self.show_gain(gain, ui);
+        }
+        let others = self.flows.iter().enumerate().filter(|(at, _)| *at != self.chosen);
+        let others: Vec<&Flow> = others.map(|(_, flow)| flow).collect();
+        if others.is_empty() {
+            return;
+        }
+        println!("\nOther channels of the recording:");
+        for flow in others.iter().take(LISTED) {
+            let share = flow.share_of_time();
+            let verdict = match share < NOT_WORTH {
+                true => "leave it".to_owned(),
+                false => format!("ask with --channel {}", flow.channels[0]),
+            };
+            ui.print_wrapped(
+                2,
+                &format!(
+                    "{}: at most {} of the time went into its calls: {verdict}",
+                    flow.words(),
+                    Quantity::Share.show(share)
+                ),
+            );
+        }
+        if others.len() > LISTED {
+            println!("  {} more", others.len() - LISTED);
+        }
+    }
+
+    fn show_gain(&self, gain: &Gain, ui: &Ui) {
+        let flow = self.flow();
+        println!("\nWhat the whole program would gain:");
+        let duration = |of: Interval| span_words(of, |ns| Quantity::Duration.show(ns));
+        ui.print_wrapped(
+            2,
+            &format!(
+                "{}: an exchange takes {}, of which the calls took {} of the first program's time and {} of the \
+                 other's while they were recorded.",
+                flow.words(),
+                duration(gain.exchange_ns),
+                Quantity::Share.show(gain.share_of_time[0]),
+                Quantity::Share.show(gain.share_of_time[1])
+            ),
+        );
+        for with in &gain.with {
+            let cpu = with.cpu_saved_ns.map_or(String::new(), |saved| {
+                let middle = (saved.low + saved.high) / 2.0;
+                let (ns, word) = if middle < 0.0 { (-middle, "more") } else { (middle, "less") };
+                format!(
+                    "; {} {word} CPU time of both programs in each exchange",
+                    Quantity::Duration.show(ns)
+                )
+            });
+            let text = format!("{} instead of {}: {}{cpu}", with.mechanism, gain.now, with.verdict);
+            ui.print_wrapped(2, &text);
+        }
+        for remark in &gain.remarks {
+            ui.print_noted("33", "note:", remark);
+        }
+    }
+}
+
+/// An interval in words: one value if both ends look the same.
+fn span_words(of: Interval, show: impl Fn(f64) -> String) -> String {
+    let (low, high) = (show(of.low), show(of.high));
+    if low == high { low } else { format!("{low} to {high}") }
+}

@@ -1,0 +1,264 @@
+//! By how much a whole program gets faster if a flow moves to another mechanism.
+//!
+//! An exchange of the program takes a time of which the channel is a part. The recording says how long it takes and, if
+//! the recorder's own cost is not too large, how much of that is the program's. What the channel takes now and would
+//! take instead is measured with messages of the recorded sizes. If the program waits for each answer, what counts is
+//! the round trip; if many exchanges are open at once, an end that always works is what counts, and the channel costs it
+//! the time of its calls, without the time of falling asleep and waking up.
+//!
+//! Each quantity is an interval, and so is the answer.
+
+use serde::Serialize;
+
+use super::{Flow, median};
+use crate::plan::{Plan, PlanError, number};
+use crossway_records::cases::counts;
+use crossway_records::inputs::{ReplayShape, Wait};
+use crossway_records::record::{Record, Span};
+use crossway_records::stats::{Interval, median_interval};
+use toml::{Table, Value};
+
+/// Trials of each mechanism.
+const TRIALS: u64 = 9;
+const MEASURE_MS: u64 = 60;
+const WARMUP_MS: u64 = 15;
+/// Confidence of the intervals.
+const LEVEL: f64 = 0.95;
+/// A gain that cannot exceed this part of the time is not worth a change.
+pub const NOT_WORTH: f64 = 0.02;
+/// How exactly the recorder's cost for a call is known, as a factor in both directions.
+const COST_SPREAD: f64 = 0.25;
+
+/// What a program would gain from one mechanism.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct With {
+    /// The mechanism's id.
+    pub mechanism: String,
+    /// Time that it saves in each exchange, nanoseconds; negative if it takes longer.
+    pub saved_ns: Interval,
+    /// Part of the program's time that it saves: 0.2 means that what took 10 s takes 8 s. Negative if it takes longer.
+    pub less_time: Interval,
+    /// CPU time that both ends save together in each exchange, nanoseconds; `None` if it could not be measured.
+    pub cpu_saved_ns: Option<Interval>,
+    /// The answer in words.
+    pub verdict: String,
+}
+
+/// What a program would gain if a flow moved to another mechanism.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Gain {
+    /// The flow in words.
+    pub flow: String,
+    /// The mechanism that it uses.
+    pub now: String,
+    /// What an exchange of the program takes, nanoseconds: everything between two exchanges included.
+    pub exchange_ns: Interval,
+    /// The part of the time of each end that went into the flow's calls while it was recorded: the end that sends
+    /// first, and the other one.
+    pub share_of_time: [f64; 2],
+    /// Whether the program waits for each answer.
+    pub in_turn: bool,
+    /// The mechanisms that were compared with it.
+    pub with: Vec<With>,
+    /// What limits the prediction.
+    pub remarks: Vec<String>,
+}
+
+impl Flow {
+    /// The plan that measures what the flow's channel costs now and with each of `others`.
+    ///
+    /// # Errors
+    /// There is no such mechanism.
+    pub fn gain_plan(&self, now: &str, others: &[String]) -> Result<Plan, PlanError> {
+        let size = median(&self.requests).unwrap_or(1).max(1);
+        let mut mechanisms: Vec<Value> = vec![now.into()];
+        mechanisms.extend(others.iter().filter(|other| *other != now).map(|o| o.clone().into()));
+        let mut groups = Table::new();
+        let waits: &[&str] = if self.is_in_turn() { &["natural"] } else { &["natural", "spin"] };
+        for wait in waits {
+            let mut group = Table::new();
+            group.insert("mechanisms".into(), Value::Array(mechanisms.clone()));
+            group.insert("size_bytes".into(), number(size));
+            group.insert("wait".into(), (*wait).into());
+            let workload = match self.shape {
+                ReplayShape::Exchanges => "ping-pong",
+                ReplayShape::Stream | ReplayShape::Bulk => "throughput",
+            };
+            group.insert("workload".into(), workload.into());
+            if let Some(reply) = median(&self.replies) {
+                group.insert("reply_bytes".into(), number(reply.max(1)));
+            }
+            if let [Some(a), Some(b)] = self.cpus {
+                group.insert(
+                    "placement".into(),
+                    if a == b { "same-core" } else { "other-core" }.into(),
+                );
+            }
+            group.insert("trials".into(), number(TRIALS));
+            group.insert("warmup_ms".into(), number(WARMUP_MS));
+            group.insert("measure_ms".into(), number(MEASURE_MS));
+            groups.insert((*wait).to_owned(), Value::Table(group));
+        }
+        let mut top = Table::new();
+        top.insert("about".into(), format!("The channel of a recording: {}", self.words()).into());
+        top.insert("group".into(), Value::Table(groups));
+        Plan::parse("observed", "the recording's plan", &top.to_string())
+    }
+
+    /// What an exchange of the program takes, from the recording: without and with the least of what the recorder cost.
+    /// `cost_ns` is that cost for each call.
+    pub fn exchange_ns(&self, cost_ns: Option<u64>) -> Interval {
+        let each = self.span_ns as f64 / self.exchanges.max(1) as f64;
+        let Some(cost_ns) = cost_ns else {
+            // Nobody knows what it cost: everything may have been the recorder's, except what no call takes.
+            return Interval { low: each * 0.05, high: each };
+        };
+        let calls = self.calls.iter().sum::<u64>() as f64 / self.exchanges.max(1) as f64;
+        // Ends that take turns pay one after the other; others may pay at the same time.
+        let at_once = if self.is_in_turn() { 1.0 } else { 2.0 };
+        let cost = |factor: f64| calls * cost_ns as f64 * factor;
+        let least = (each - cost(1.0 + COST_SPREAD)).max(each * 0.05);
+        Interval { low: least, high: (each - cost(1.0 - COST_SPREAD) / at_once).max(least) }
+    }
+
+    /// Predicts the gain from trials of [`Flow::gain_plan`]. `cost_ns` is what the recorder cost for each call;
+    /// `rate_per_s` is how many exchanges per second the program makes when nobody records it, if the user knows it.
+    pub fn gain(
+        &self,
+        now: &str,
+        records: &[Record],
+        cost_ns: Option<u64>,
+        rate_per_s: Option<f64>,
+    ) -> Gain {
+        let exchange_ns = match rate_per_s {
+            Some(rate) => Interval { low: 1e9 / rate, high: 1e9 / rate },
+            None => self.exchange_ns(cost_ns),
+        };
+        let in_turn = self.is_in_turn();
+        let mut remarks = Vec::new();
+        if exchange_ns.high > 2.0 * exchange_ns.low {
+            remarks.push(
+                "the recorder cost so much that the program's own time is hardly known: state how many exchanges per \
+                 second it makes when nobody records it (--real-rate), or record in a cheaper way"
+                    .to_owned(),
+            );
+        }
+        let mut ids: Vec<&str> = records.iter().map(|r| r.mechanism.as_str()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let before = self.cost_of(now, records);
+        let mut with = Vec::new();
+        for id in ids.into_iter().filter(|id| *id != now) {
+            let Some((was, is)) = before.zip(self.cost_of(id, records)) else {
+                remarks.push(format!("{now} and {id} could not be compared here"));
+                continue;
+            };
+            let mut saved_ns = Interval { low: was.low - is.high, high: was.high - is.low };
+            if self.shape == ReplayShape::Stream {
+                // The program decides when it sends, and is not held back.
+                saved_ns = Interval { low: 0.0, high: 0.0 };
+            }
+            let of = |saved: f64| {
+                let time = if saved > 0.0 {
+                    [exchange_ns.high, exchange_ns.low]
+                } else {
+                    [exchange_ns.low, exchange_ns.high]
+                };
+                time.map(|ns| (saved / ns).min(0.95))
+            };
+            let less_time = Interval { low: of(saved_ns.low)[0], high: of(saved_ns.high)[1] };
+            let cpu = |id| cpu_ns(id, records);
+            let cpu_saved_ns = cpu(now)
+                .zip(cpu(id))
+                .map(|(was, is)| Interval { low: was.low - is.high, high: was.high - is.low });
+            with.push(With {
+                mechanism: id.to_owned(),
+                saved_ns,
+                less_time,
+                cpu_saved_ns,
+                verdict: verdict(less_time),
+            });
+        }
+        with.sort_by(|a, b| middle(b.less_time).total_cmp(&middle(a.less_time)));
+        if self.shape == ReplayShape::Stream {
+            remarks.push(
+                "the program sends at its own pace, so another channel saves CPU time but no waiting".to_owned(),
+            );
+        } else if !in_turn {
+            remarks.push(
+                "several exchanges are open at once: the prediction assumes that one end is always busy".to_owned(),
+            );
+        }
+        let share =
+            |end: usize| (self.in_calls_ns[end] as f64 / self.span_ns.max(1) as f64).min(1.0);
+        Gain {
+            flow: self.words(),
+            now: now.to_owned(),
+            exchange_ns,
+            share_of_time: [share(0), share(1)],
+            in_turn,
+            with,
+            remarks,
+        }
+    }
+
+    /// The time that an exchange spends in a channel of this mechanism, as far as the program has to wait for it.
+    fn cost_of(&self, id: &str, records: &[Record]) -> Option<Interval> {
+        let in_turn = self.is_in_turn();
+        let trials = |spin: bool| {
+            records.iter().filter(move |r| {
+                r.mechanism == id && counts(r) && (r.inputs.wait == Wait::Spin) == spin
+            })
+        };
+        let figures = |spin: bool| -> Vec<f64> {
+            trials(spin)
+                .filter_map(|record| match self.shape {
+                    ReplayShape::Exchanges => {
+                        let p50 = record.latency_ns.iter().find(|l| l.span == Span::RoundTrip)?.p50;
+                        // One end works during half of a round trip in which nobody sleeps.
+                        Some(p50 as f64 / if spin { 2.0 } else { 1.0 })
+                    }
+                    _ => Some(1e9 / record.throughput?.msgs_per_s),
+                })
+                .collect()
+        };
+        let figures = match in_turn {
+            true if trials(false).next().is_some() => figures(false),
+            _ => figures(true),
+        };
+        median_interval(&figures, LEVEL)
+    }
+}
+
+/// CPU time of both ends for each exchange.
+fn cpu_ns(id: &str, records: &[Record]) -> Option<Interval> {
+    let figures: Vec<f64> = records
+        .iter()
+        .filter(|r| r.mechanism == id && counts(r) && r.inputs.wait != Wait::Spin)
+        .filter_map(|r| r.cost.map(|cost| cost.cpu_ns_per_msg))
+        .collect();
+    median_interval(&figures, LEVEL)
+}
+
+fn middle(interval: Interval) -> f64 {
+    (interval.low + interval.high) / 2.0
+}
+
+/// A gain in words.
+fn verdict(less: Interval) -> String {
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    if less.high < NOT_WORTH {
+        return match less.high < -NOT_WORTH {
+            true => format!("{} to {} slower: leave it", percent(-less.high), percent(-less.low)),
+            false => format!("at most {}: leave it", percent(less.high.max(0.0))),
+        };
+    }
+    if less.low < 0.0 {
+        return format!(
+            "between {} slower and {} faster: unclear",
+            percent(-less.low),
+            percent(less.high)
+        );
+    }
+    format!("{} to {} less time", percent(less.low), percent(less.high))
+}
