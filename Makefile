@@ -4,6 +4,7 @@
 # make bench     Crossway against hand-written C loops, public tools and the machine's limits, as ratios
 # make bench-run Redis with and without `crossway run`
 # make fidelity  public test suites with and without `crossway run`; writes the table in docs/RUN.md
+# make predict   predict what real programs gain from UNIX sockets, and try it; writes the table in docs/METHODOLOGY.md
 # make install   install crossway, tipcd, the C library, man pages, completions and a systemd unit below PREFIX
 #                WITH_LINX_COMPAT=1 also lets programs link with -llinx
 # make uninstall remove them
@@ -39,7 +40,7 @@ VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: measure build test quick check bench bench-run fidelity loom miri install install-built install-program uninstall dist dist-test clean
+.PHONY: measure build test quick check bench bench-run fidelity predict loom miri install install-built install-program uninstall dist dist-test clean
 
 measure: build
 	$(TARGET)/release/crossway measure $(PLAN)
@@ -100,6 +101,11 @@ fidelity:
 	$(TARGET)/fidelity/python/bin/pip -q install pytest==9.2.0 trio trustme cheroot jaraco.text requests \
 		pypytools requests-unixsocket tornado==6.6.1 gevent==26.9.0 'twisted[tls]==26.10.0' pyhamcrest pytest-mock
 	python3 scripts/fidelity/judge.py --python $(TARGET)/fidelity/python/bin/python --write docs/RUN.md $(FIDELITY)
+
+# Takes about ten minutes. PREDICT has more options, such as --program redis (see scripts/predict/predict.py --help).
+predict: build
+	scripts/setup.sh predict
+	python3 scripts/predict/predict.py --write docs/METHODOLOGY.md $(PREDICT)
 
 install: build
 	$(CARGO) build --release --locked -p crossway-preload -p crossway-tipc-node -p crossway-tipc-preload $(LIBRARIES:%=-p crossway-%-capi)

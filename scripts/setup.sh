@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs what Crossway needs on Debian or Ubuntu: scripts/setup.sh build|test|bench
+# Installs what Crossway needs on Debian or Ubuntu: scripts/setup.sh build|test|bench|predict
 #
 #   build   the packages needed to compile and to measure
 #   test    the programs that the tests use: namespaces, guests, tshark, Chromium, stress-ng ...
 #   bench   the public tools that `make bench` compares with
+#   predict the programs whose gain `make predict` predicts
 #
 # Installs with apt as root or through sudo. Without apt, or without the right to use it, it lists what is
 # missing: as an error if compiling needs it, otherwise as a warning, and the tests concerned report that
@@ -25,6 +26,12 @@ test_wants=(
   redis-server:redis-server redis-benchmark:redis-tools
 )
 bench_wants=(sockperf:sockperf iperf3:iperf3 redis-server:redis-server redis-benchmark:redis-tools)
+
+predict_wants=(
+  strace:strace redis-server:redis-server redis-benchmark:redis-tools memcached:memcached nginx:nginx-light
+  pgbench:postgresql setpriv:util-linux ss:iproute2 /usr/lib/python3/dist-packages/zmq:python3-zmq
+  /usr/lib/python3/dist-packages/grpc:python3-grpcio
+)
 
 have() {
   case $1 in
@@ -107,6 +114,7 @@ case ${1:-} in
       cargo "${part/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$part" || {
         say "cargo $part is missing: rustup component add $part"; exit 1; }
     done ;;
+  predict) provide needs "${build_needs[@]}"; provide wants "${predict_wants[@]}" ;;
   bench) provide needs "${build_needs[@]}"; provide wants "${bench_wants[@]}"; rust ;;
-  *) say "usage: scripts/setup.sh build|test|bench"; exit 2 ;;
+  *) say "usage: scripts/setup.sh build|test|bench|predict"; exit 2 ;;
 esac

@@ -1,0 +1,251 @@
+//! Recordings as workloads and as questions: replayed over mechanisms, damaged ones, and predictions for real programs.
+
+use std::fmt::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn crossway(dir: &Path, args: &[&str]) -> Output {
+    Command::new(assert_cmd::cargo::cargo_bin!("crossway"))
+        .args(args)
+        .current_dir(dir)
+        .env("COLUMNS", "120")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Imports the log of a client and a server that exchange `count` requests of 64 B and replies of two sizes over TCP,
+/// one each millisecond.
+fn recorded(dir: &Path, count: u32) {
+    let mut log = String::new();
+    let (client, server) = ("127.0.0.1:5000->127.0.0.1:80", "127.0.0.1:80->127.0.0.1:5000");
+    for number in 0..count {
+        let at = |us: u32| format!("{}.{:06}", 100 + number / 1000, number % 1000 * 1000 + us);
+        let reply = if number % 2 == 0 { 1000 } else { 20 };
+        writeln!(log, "1 {} write(3<TCP:[{client}]>, \"\"..., 64) = 64 <0.000010>", at(100))
+            .unwrap();
+        writeln!(log, "2 {} read(4<TCP:[{server}]>, \"\"..., 4096) = 64 <0.000010>", at(105))
+            .unwrap();
+        writeln!(
+            log,
+            "2 {} write(4<TCP:[{server}]>, \"\"..., {reply}) = {reply} <0.000010>",
+            at(130)
+        )
+        .unwrap();
+        writeln!(log, "1 {} read(3<TCP:[{client}]>, \"\"..., 4096) = {reply} <0.000030>", at(120))
+            .unwrap();
+    }
+    std::fs::write(dir.join("log"), log).unwrap();
+    text(&crossway(dir, &["observe", "--import", "log", "--record", "rec"]));
+}
+
+fn records(dir: &Path) -> Vec<Value> {
+    let run = std::fs::read_dir(dir.join("out")).unwrap().next().unwrap().unwrap().path();
+    let lines = std::fs::read_to_string(run.join("results.jsonl")).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_recorded_channel_is_replayed_over_mechanisms_and_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path(), 200);
+    let args =
+        ["measure", "--replay", "rec", "-f", "replay/pipe-*|replay/uds-seqpacket-*|replay/udp-*"];
+    let output =
+        crossway(dir.path(), &[&args[..], &["--trials", "2", "--measure-ms", "60"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("replay of channel 0"), "{shown}");
+    let records = records(dir.path());
+    let of = |id: &str| records.iter().filter(move |r| r["mechanism"] == id);
+    for record in of("pipe").chain(of("uds-seqpacket")) {
+        assert_eq!(record["status"], "ok", "{record}");
+        // 60 exchanges of 1 ms, the last of which is whole; every byte arrived.
+        let (counts, replay) = (&record["counts"], &record["replay"]);
+        assert_eq!((&counts["sent"], &counts["received"]), (&Value::from(60), &Value::from(60)));
+        assert_eq!(counts["bytes"], 30 * 1020, "{counts}");
+        assert_eq!(
+            (&replay["messages"], &replay["carrier"]),
+            (&Value::from(120), &Value::from("tcp-local"))
+        );
+        assert_eq!(replay["size_bytes_recorded"], replay["size_bytes_replayed"]);
+        assert_eq!(replay["same_mechanism"], false);
+        assert_eq!(record["inputs"]["recording"], "rec");
+        assert_eq!(record["latency_ns"][0]["n"], 60);
+    }
+    assert_eq!((of("pipe").count(), of("uds-seqpacket").count()), (2, 2));
+    let lossy: Vec<_> = of("udp").collect();
+    assert!(!lossy.is_empty() && lossy.iter().all(|r| r["status"] == "skipped"), "{lossy:?}");
+    // The plan of the same case, repeated from its record.
+    let again = text(&crossway(dir.path(), &["rerun", "latest", "-f", "replay/pipe-*", "--list"]));
+    assert!(again.contains("pipe-replay-"), "{again}");
+}
+
+#[test]
+fn speed_and_channel_are_chosen_and_damage_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path(), 40);
+    let list = |more: &[&str]| {
+        let args = [&["measure", "--replay", "rec", "--list", "-f", "/pipe-"], more].concat();
+        crossway(dir.path(), &args)
+    };
+    assert!(text(&list(&["--speed", "2", "--channel", "0"])).contains("-0-200percent-"));
+    assert!(text(&list(&["--as-fast-as-possible"])).contains("as-fast-as-possible"));
+    let refused = |output: Output, said: &str| {
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(said), "{error}");
+    };
+    refused(list(&["--channel", "7"]), "no channel 7; it has channel 0");
+    let head = dir.path().join("rec/head.toml");
+    let whole = std::fs::read_to_string(&head).unwrap();
+    // Another machine, a clock that was set, a recorder that was killed: remarks, and the replay goes on.
+    let elsewhere = format!("kernel = \"1.2.3\"\ncpus = 77\n{whole}");
+    std::fs::write(&head, elsewhere.replace("clock_backwards = 0", "clock_backwards = 3")).unwrap();
+    let output = list(&[]);
+    assert!(output.status.success(), "{output:?}");
+    let notes = String::from_utf8_lossy(&output.stderr).replace('\n', " ");
+    assert!(notes.contains("another machine") && notes.contains("backwards 3 times"), "{notes}");
+    let cut = whole.split("[totals]").next().unwrap().to_owned();
+    let rest = whole.find("[[processes]]").map(|at| &whole[at..]).unwrap_or_default();
+    std::fs::write(&head, cut + rest).unwrap();
+    let output = list(&[]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("did not finish"), "{output:?}");
+    // A newer version, and events that are damaged: one error each.
+    std::fs::write(&head, whole.replace("version = 1", "version = 2")).unwrap();
+    refused(list(&[]), "newer crossway");
+    std::fs::write(&head, &whole).unwrap();
+    let events = dir.path().join("rec/events-000001.parquet");
+    let bytes = std::fs::read(&events).unwrap();
+    std::fs::write(&events, &bytes[..bytes.len() / 2]).unwrap();
+    refused(list(&[]), "no channel that carried a message");
+    let advise = crossway(dir.path(), &["advise", "--observed", "rec", "--print"]);
+    refused(advise, "no channel that carried a message");
+}
+
+#[test]
+fn a_recording_asks_a_question_and_gets_a_gain() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path(), 200);
+    let question = text(&crossway(dir.path(), &["advise", "--observed", "rec", "--print"]));
+    for line in ["pattern = \"request-reply\"", "size_bytes = 64", "rate_per_s = "] {
+        assert!(question.contains(line), "{question}");
+    }
+    let args =
+        ["advise", "--observed", "rec", "--instead", "pipe", "--real-rate", "1000", "--json"];
+    let gain: Value = serde_json::from_str(&text(&crossway(dir.path(), &args))).unwrap();
+    assert_eq!((&gain["now"], &gain["in_turn"]), (&Value::from("tcp-nodelay"), &Value::from(true)));
+    assert_eq!(gain["exchange_ns"]["low"], 1e6);
+    let with = &gain["with"][0];
+    assert_eq!(with["mechanism"], "pipe");
+    let less = |end: &str| with["less_time"][end].as_f64().unwrap();
+    assert!(less("low") <= less("high") && less("high") < 1.0, "{with}");
+    let unknown = crossway(dir.path(), &["advise", "--observed", "rec", "--instead", "no-such"]);
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn run(program: &str, args: &[&str]) -> Running {
+    let quiet = || Stdio::null();
+    let mut command = Command::new(program);
+    Running(command.args(args).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn().unwrap())
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn wait_for(port: u16) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < until, "nothing listens at {port}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Records a server and its client for a second, and predicts the gain from a UNIX socket.
+fn prediction(server: &Running, client: &Running) -> Option<Value> {
+    let dir = tempfile::tempdir().unwrap();
+    let [server, client] = [server, client].map(|process| process.0.id().to_string());
+    let record = ["observe", &server, &client, "--record", "rec", "--time", "1"];
+    let made = crossway(dir.path(), &record);
+    if String::from_utf8_lossy(&made.stderr).contains("not permitted") {
+        eprintln!("SKIP a prediction: processes may not be traced here; remedy: run as root");
+        return None;
+    }
+    text(&made);
+    let advise = ["advise", "--observed", "rec", "--instead", "uds-stream", "--json"];
+    Some(serde_json::from_str(&text(&crossway(dir.path(), &advise))).unwrap())
+}
+
+/// The prediction is about the right channel, and is an interval; whether it is right, `make predict` shows.
+fn check(gain: &Value, client: &str, server: &str) {
+    let flow = gain["flow"].as_str().unwrap();
+    assert!(flow.contains(client) && flow.contains(server) && flow.contains("tcp-local"), "{flow}");
+    assert_eq!((&gain["now"], &gain["in_turn"]), (&Value::from("tcp-nodelay"), &Value::from(true)));
+    let exchange = |end: &str| gain["exchange_ns"][end].as_f64().unwrap();
+    assert!(0.0 < exchange("low") && exchange("low") <= exchange("high"), "{gain}");
+    let less = |end: &str| gain["with"][0]["less_time"][end].as_f64().unwrap();
+    assert!(less("low") <= less("high") && less("high") < 1.0, "{gain}");
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
+    if !found.status.success() {
+        eprintln!("SKIP a prediction: there is no {program}; remedy: scripts/setup.sh test");
+    }
+    found.status.success()
+}
+
+#[test]
+fn the_gain_of_redis_is_predicted() {
+    if !["strace", "redis-server", "redis-benchmark"].into_iter().all(has) {
+        return;
+    }
+    let port = free_port().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().to_str().unwrap();
+    let server = run("redis-server", &["--port", &port, "--save", "", "--dir", folder]);
+    wait_for(port.parse().unwrap());
+    let load = ["-p", &port, "-c", "1", "-n", "100000000", "-t", "get", "-d", "64"];
+    let client = run("redis-benchmark", &load);
+    std::thread::sleep(Duration::from_millis(300));
+    if let Some(gain) = prediction(&server, &client) {
+        check(&gain, "redis-benchmark", "redis-server");
+    }
+}
+
+#[test]
+fn the_gain_of_a_python_pair_is_predicted() {
+    if !["strace", "python3"].into_iter().all(has) {
+        return;
+    }
+    let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/predict/peer.py");
+    let port = free_port().to_string();
+    let server = run("python3", &[peer, "multiprocessing", "serve", &port]);
+    wait_for(port.parse().unwrap());
+    let client = run("python3", &[peer, "multiprocessing", "ask", &port, "60"]);
+    std::thread::sleep(Duration::from_millis(500));
+    if let Some(gain) = prediction(&server, &client) {
+        check(&gain, "python3", "python3");
+    }
+}

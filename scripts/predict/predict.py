@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Checks the predictions of `crossway advise --observed` against reality.
+
+    predict.py [--program NAME]... [--rounds N] [--seconds S] [--crossway PROGRAM] [--write FILE]
+
+Each program runs over TCP. Its rate is measured, then it is recorded, and Crossway predicts its gain from a UNIX socket. Then it
+runs both ways in turn, and the table has the predicted and the achieved gain: the part of its time that the change saves.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from programs import LONG, PROGRAMS
+
+BEGIN, END = "<!-- predict: begin -->", "<!-- predict: end -->"
+POINTS = 0.10
+
+
+def measured(program, way, seconds):
+    """Requests per second."""
+    load = subprocess.run(program.load(way, seconds), capture_output=True, text=True, timeout=LONG)
+    if load.returncode:
+        raise RuntimeError(f"the load of {program.name} failed: {load.stderr.strip()[-300:]}")
+    return program.rate(load.stdout)
+
+
+def recorded(crossway, program, way, seconds, into):
+    """Records the program while it works."""
+    load = subprocess.Popen(program.load(way, LONG), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(1)
+        pids = [str(pid) for pid in [load.pid, *program.observed()]]
+        said = subprocess.run(
+            [*crossway, "observe", *pids, "--record", into, "--time", str(seconds)], capture_output=True, text=True
+        )
+        if said.returncode:
+            raise RuntimeError(f"recording failed: {said.stderr.strip()}")
+    finally:
+        load.kill()
+        load.wait()
+
+
+def predicted(crossway, recording, rate, folder):
+    argv = [*crossway, "advise", "--observed", recording, "--instead", "uds-stream", "--json", "--records", folder]
+    if rate:
+        argv += ["--real-rate", str(rate)]
+    said = subprocess.run(argv, capture_output=True, text=True)
+    if said.returncode:
+        raise RuntimeError(f"no prediction: {said.stderr.strip() or said.stdout.strip()}")
+    return json.loads(said.stdout)
+
+
+def interval(ratios):
+    """The middle and the range of most values, from resampling."""
+    dice = random.Random(1)
+    medians = sorted(statistics.median(dice.choices(ratios, k=len(ratios))) for _ in range(2000))
+    return statistics.median(ratios), medians[50], medians[-51]
+
+
+def examine(crossway, kind, rounds, seconds):
+    with tempfile.TemporaryDirectory(prefix="crossway-predict-") as folder:
+        os.chmod(folder, 0o755)
+        program = kind(folder)
+        try:
+            program.start("tcp")
+            measured(program, "tcp", seconds / 4)
+            rate = statistics.median(measured(program, "tcp", seconds) for _ in range(3))
+            recording = f"{folder}/recording"
+            recorded(crossway, program, "tcp", 3, recording)
+            program.stop()
+            gain = predicted(crossway, recording, rate, f"{folder}/out")
+            alone = predicted(crossway, recording, None, f"{folder}/out")
+            saved = []
+            for _ in range(rounds):
+                rates = {}
+                for way in random.sample(["tcp", "unix"], 2):
+                    program.start(way)
+                    measured(program, way, seconds / 4)
+                    rates[way] = measured(program, way, seconds)
+                    program.stop()
+                saved.append(1 - rates["tcp"] / rates["unix"])
+        finally:
+            program.stop()
+    return gain, alone, rate, interval(saved)
+
+
+def percent(share):
+    return f"{share * 100:.0f} %"
+
+
+def row(kind, gain, alone, rate, achieved):
+    with_socket, without_rate = gain["with"][0]["less_time"], alone["with"][0]["less_time"]
+    low, high = with_socket["low"], with_socket["high"]
+    middle, least, most = achieved
+    # How far the achieved gain is from the predicted interval.
+    off = max(low - middle, middle - high, 0)
+    return (
+        f"| {kind.name} | {rate:,.0f}/s | {percent(low)} to {percent(high)} "
+        f"| {percent(without_rate['low'])} to {percent(without_rate['high'])} "
+        f"| {percent(middle)} ({percent(least)} to {percent(most)}) | {'yes' if off <= POINTS else 'no'} |"
+    ), off <= POINTS
+
+
+def main():
+    root = Path(__file__).resolve().parent.parent.parent
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", action="append", default=[], help="a part of a program's name")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--crossway", default=f"{root}/target/release/crossway")
+    parser.add_argument("--write", type=Path, help="replace the table in this document")
+    args = parser.parse_args()
+    crossway = [args.crossway]
+    chosen = [p for p in PROGRAMS if not args.program or any(word in p.name for word in args.program)]
+    if not chosen:
+        sys.exit(f"no program has such a name; there are: {'; '.join(p.name for p in PROGRAMS)}")
+    lines = [
+        "| Program | Over TCP | Predicted, rate known | Predicted from the recording alone | Achieved | Within 10 points |",
+        "|---|---:|---:|---:|---:|---|",
+    ]
+    print("\n".join(lines), flush=True)
+    hits = 0
+    for kind in chosen:
+        why = kind.missing()
+        if why:
+            print(f"SKIP {kind.name}: {why}; remedy: scripts/setup.sh predict", file=sys.stderr)
+            continue
+        try:
+            line, hit = row(kind, *examine(crossway, kind, args.rounds, args.seconds))
+        except (RuntimeError, subprocess.SubprocessError, OSError) as error:
+            print(f"FAILED {kind.name}: {error}", file=sys.stderr)
+            continue
+        hits += hit
+        lines.append(line)
+        print(line, flush=True)
+    print(f"{hits} of {len(lines) - 2} within 10 percentage points", flush=True)
+    if args.write:
+        text = args.write.read_text()
+        before, rest = text.split(BEGIN)
+        after = rest.split(END)[1]
+        args.write.write_text(before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + after)
+
+
+main()
