@@ -37,7 +37,8 @@ def recorded(crossway, program, way, seconds, into):
     load = subprocess.Popen(program.load(way, LONG), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(1)
-        pids = [str(pid) for pid in [load.pid, *program.observed()]]
+        client = [load.pid] if program.records_load else []
+        pids = [str(pid) for pid in [*client, *program.observed()]]
         said = subprocess.run(
             [*crossway, "observe", *pids, "--record", into, "--time", str(seconds)], capture_output=True, text=True
         )

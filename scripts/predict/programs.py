@@ -29,6 +29,8 @@ class Program:
 
     name = ""
     needs = ()
+    # Whether the load is an end of the channel that changes.
+    records_load = True
 
     def __init__(self, folder):
         self.folder, self.port, self.path = Path(folder), free_port(), f"{folder}/socket"
@@ -158,7 +160,7 @@ class Postgres(Program):
 class Nginx(Program):
     """A proxy in front of a server; the observed channel is that between these two."""
 
-    name, needs = "nginx, a proxy and its upstream", ("nginx",)
+    name, needs, records_load = "nginx, a proxy and its upstream", ("nginx",), False
 
     def start(self, way):
         front = free_port()

@@ -357,3 +357,23 @@ fn a_running_program_is_recorded_and_goes_on() {
     // Every answer waited for its request.
     assert!(answers.think_ns.is_some());
 }
+
+#[test]
+fn only_a_clock_that_was_set_goes_backwards_and_then_time_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    // A call that waited for two messages: the second one is there when it returns.
+    let waited = "1 10.000000 recvmmsg(8<UNIX-DGRAM:[30->31]>, [{msg_hdr={}, msg_len=5}, {msg_hdr={}, msg_len=7}], 2, 0) \
+                  = 2 <0.050000>\n";
+    let (recording, lost) = imported(&dir.path().join("waited"), waited, false);
+    assert_eq!(lost.clock_backwards, 0);
+    assert_eq!((recording.events[1].at_ns, recording.events[1].call_ns), (50_000_000, 0));
+    // The clock is set back by five seconds once; three calls follow, one each 10 ms.
+    let mut log = String::new();
+    for at in ["10.000000", "5.000000", "5.010000", "5.020000"] {
+        log += &format!("1 {at} write(1<pipe:[77]>, \"a\", 1) = 1 <0.000004>\n");
+    }
+    let (recording, lost) = imported(&dir.path().join("set"), &log, false);
+    assert_eq!(lost.clock_backwards, 1);
+    let at: Vec<i64> = recording.events.iter().map(|e| e.at_ns).collect();
+    assert_eq!(at, [0, 0, 10_000_000, 20_000_000]);
+}

@@ -39,7 +39,7 @@ struct Channel {
     both: bool,
 }
 
-/// The flows of a recording, the one that took the most time first.
+/// The flows of a recording: those between two recorded processes first, and of these the one that took the most time.
 pub fn flows(recording: &Recording) -> Vec<Flow> {
     let channels = channels(recording);
     let mut groups: BTreeMap<(String, [Option<u32>; 2], bool), Vec<Channel>> = BTreeMap::new();
@@ -50,13 +50,21 @@ pub fn flows(recording: &Recording) -> Vec<Flow> {
             Direction::Backward => (&about.to, &about.from),
         };
         let ends = [from.first().copied(), to.first().copied()];
+        if ends[0].is_some() && ends[0] == ends[1] {
+            // With itself, a process has other means.
+            continue;
+        }
         groups.entry((about.carrier.clone(), ends, channel.both)).or_default().push(channel);
     }
     let mut flows: Vec<Flow> = groups
         .into_iter()
         .map(|((carrier, ends, both), group)| put_together(recording, carrier, ends, both, group))
         .collect();
-    flows.sort_by_key(|flow| std::cmp::Reverse(flow.in_calls_ns.iter().sum::<u64>()));
+    // What goes to a process that was not recorded is the smaller part of the story.
+    flows.sort_by_key(|flow| {
+        let whole = flow.ends.iter().all(Option::is_some);
+        std::cmp::Reverse((whole, flow.in_calls_ns.iter().sum::<u64>()))
+    });
     flows
 }
 

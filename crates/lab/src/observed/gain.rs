@@ -253,12 +253,12 @@ fn verdict(less: Interval) -> String {
             false => format!("at most {}: leave it", percent(less.high.max(0.0))),
         };
     }
-    if less.low < 0.0 {
+    if less.low < -0.005 {
         return format!(
             "between {} slower and {} faster: unclear",
             percent(-less.low),
             percent(less.high)
         );
     }
-    format!("{} to {} less time", percent(less.low), percent(less.high))
+    format!("{} to {} less time", percent(less.low.max(0.0)), percent(less.high))
 }
