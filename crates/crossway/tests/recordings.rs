@@ -66,7 +66,7 @@ fn a_recorded_channel_is_replayed_over_mechanisms_and_checked() {
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.contains("replay of channel 0"), "{shown}");
     let records = records(dir.path());
-    let of = |id: &str| records.iter().filter(move |r| r["mechanism"] == id);
+    let of = |id: &'static str| records.iter().filter(move |r| r["mechanism"] == id);
     for record in of("pipe").chain(of("uds-seqpacket")) {
         assert_eq!(record["status"], "ok", "{record}");
         // 60 exchanges of 1 ms, the last of which is whole; every byte arrived.

@@ -39,10 +39,13 @@ struct Channel {
     both: bool,
 }
 
+/// What the channels of a flow have in common: carrier, processes, and whether messages flow in both directions.
+type Kind = (String, [Option<u32>; 2], bool);
+
 /// The flows of a recording: those between two recorded processes first, and of these the one that took the most time.
 pub fn flows(recording: &Recording) -> Vec<Flow> {
     let channels = channels(recording);
-    let mut groups: BTreeMap<(String, [Option<u32>; 2], bool), Vec<Channel>> = BTreeMap::new();
+    let mut groups: BTreeMap<Kind, Vec<Channel>> = BTreeMap::new();
     for channel in channels {
         let about = &recording.head.channels[channel.number as usize];
         let (from, to) = match channel.forward {
