@@ -1,6 +1,7 @@
 //! `crossway tipc` on tipcds that the tests start.
 
 mod iproute2;
+mod keys;
 mod monitor;
 mod unmodified;
 mod watching;

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
 use crossway_sys::heap;
+use crossway_tipc_client::admin::{KeyFor, Order, read_key_file};
 use crossway_tipc_client::default_path;
 use crossway_tipc_proto::addr::{NetworkId, NodeId};
 use crossway_tipc_proto::node::Config;
@@ -157,6 +158,18 @@ fn open(options: &TipcdOptions) -> anyhow::Result<Daemon> {
     })
     .map_err(|e| anyhow!("{e}"))?;
     runner.set_socket_bytes(options.bearer_buffer);
+    let keys = match &options.key_file {
+        Some(path) => read_key_file(path).map_err(|e| anyhow!("{e}"))?,
+        None => Vec::new(),
+    };
+    if options.allow_plain || !keys.is_empty() {
+        runner.leave_room();
+    }
+    runner.keyring().allow_plain(options.allow_plain);
+    // Before there are bearers, so that nothing is sent in plain. Keys of nodes need this node's identity, though.
+    let needs_id = |order: &Order| matches!(order, Order::SetKey { owner: KeyFor::Node(_), .. });
+    let (later, first): (Vec<_>, Vec<_>) = keys.into_iter().partition(needs_id);
+    set_keys(&mut runner, &first)?;
     // These errors already contain their causes.
     for (n, spec) in options.bearers.iter().enumerate() {
         let name = match spec {
@@ -169,10 +182,18 @@ fn open(options: &TipcdOptions) -> anyhow::Result<Daemon> {
             .set_bearer(bearer, crate::admin::settings(options.settings()))
             .map_err(|e| anyhow!("{e}"))?;
     }
+    set_keys(&mut runner, &later)?;
     let path = options.socket.clone().unwrap_or_else(default_path);
     let service =
         Service::open(&path, options.mode, options.limits()).map_err(|e| anyhow!("{e}"))?;
     Daemon::new(runner, service).map_err(|e| anyhow!("{e}"))
+}
+
+fn set_keys(runner: &mut Runner, orders: &[Order]) -> anyhow::Result<()> {
+    for order in orders {
+        crate::admin::apply_to_keys(runner, order).map_err(|e| anyhow!("cannot set a key: {e}"))?;
+    }
+    Ok(())
 }
 
 /// Logs the state at the start.

@@ -9,7 +9,6 @@ use crossway_tipc_proto::node::{Event, Node};
 use crossway_tipc_proto::time::Nanos;
 
 use crate::admin::{self, BearerJobs, carry_out};
-use crate::guard::Plain;
 use crate::notice::Notice;
 use crate::runner::{Companion, Runner, RunnerError, now};
 use crate::service::{Context, Service, Token};
@@ -28,7 +27,7 @@ struct Programs {
     jobs: BearerJobs,
 }
 
-impl Companion<Plain> for Programs {
+impl Companion for Programs {
     fn handle_events(&mut self, cx: &mut Context<'_>) {
         self.service.handle_events(cx);
     }
@@ -126,6 +125,7 @@ impl Daemon {
     /// Describes the state at the start, one line each: the bearers, and the socket for programs.
     pub(crate) fn introduction(&mut self) -> Vec<String> {
         let mut lines = admin::bearer_lines(&mut self.runner);
+        lines.extend(admin::encryption_lines(&mut self.runner));
         lines.push(format!("serving programs at {}", self.programs.service.path().display()));
         lines
     }

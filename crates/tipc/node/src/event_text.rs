@@ -102,6 +102,17 @@ fn refused(bearer: &str, from: &str, reason: DropReason) -> String {
                 .to_owned()
                 + from
         }
+        DropReason::Encrypted => format!(
+            "{from} encrypts its frames and this node has no keys; set its keys with `crossway tipc node set key`"
+        ),
+        DropReason::Plain => format!(
+            "{from} does not encrypt its frames and this node has keys; set the keys there, or accept plain frames for a \
+             time with `crossway tipc node set plain allowed`"
+        ),
+        DropReason::NoKey | DropReason::NotGenuine => format!(
+            "{from} encrypts with a key that this node does not have, or its frames were altered on the way; set the \
+             same keys on all nodes"
+        ),
         reason => reason.name().to_owned(),
     };
     format!("bearer {bearer}: frames are dropped ({}): {why}", reason.name())

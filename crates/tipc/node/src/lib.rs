@@ -6,10 +6,10 @@
 
 mod admin;
 mod bearer;
+mod cipher;
 mod command;
 mod daemon;
 mod event_text;
-mod guard;
 mod journal;
 mod notice;
 mod options;
@@ -21,9 +21,9 @@ mod spec;
 mod tap;
 
 pub use bearer::{Bearer, BearerOpenError};
+pub use cipher::{Gcm, GcmKey};
 pub use command::run_tipcd;
 pub use daemon::Daemon;
-pub use guard::{Guard, Plain};
 pub use notice::Notice;
 pub use options::TipcdOptions;
 pub use outbox::Traffic;

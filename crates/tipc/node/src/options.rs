@@ -41,6 +41,14 @@ pub struct TipcdOptions {
     /// Permissions of the socket in octal; users who may write to it may use the node
     #[arg(long, value_name = "MODE", default_value = "0600", value_parser = parse_mode)]
     pub(crate) mode: u32,
+    /// Encrypt all frames with the keys in this file (mode 0600; each line as after `tipc node set key`), and accept only
+    /// encrypted ones
+    #[arg(long, value_name = "PATH")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// While nodes get their keys: also accept plain frames of nodes that have not encrypted anything yet, and send them
+    /// such frames. This lets anyone in who could come in without keys; end it with `crossway tipc node set plain refused`
+    #[arg(long)]
+    pub(crate) allow_plain: bool,
     /// Exit when standard input closes, for example because the program that started the tipcd has ended
     #[arg(long)]
     pub(crate) until_stdin_ends: bool,

@@ -8,11 +8,12 @@ use crossway_sys::datagrams::Sent;
 use crossway_sys::packet_ring::PacketRing;
 use crossway_sys::records::MOST_SENT;
 use crossway_tipc_proto::addr::BearerId;
+use crossway_tipc_proto::crypto::{Keyring, Way};
 use crossway_tipc_proto::node::{Node, Transmit};
 use crossway_tipc_proto::time::Nanos;
 
 use crate::bearer::{Bearer, Recipient};
-use crate::guard::Guard;
+use crate::cipher::Gcm;
 use crate::runner::Pace;
 use crate::tap::Tap;
 
@@ -63,6 +64,8 @@ pub(crate) struct Attached {
     pub(crate) pace: Pace,
     /// Whether arriving frames do not wake the event loop, because `pace` sets the time at which they are fetched.
     pub(crate) held: bool,
+    /// Whether its packets leave room for encryption.
+    pub(crate) leaves_room: bool,
 }
 
 /// A frame and one of its destinations.
@@ -104,7 +107,7 @@ impl Outbox {
         &mut self,
         now: Nanos,
         node: &mut Node,
-        guard: &mut impl Guard,
+        keyring: &mut Keyring<Gcm>,
         bearers: &mut [Attached],
         taps: &mut Vec<Tap>,
     ) {
@@ -117,7 +120,7 @@ impl Outbox {
             if self.blocked.is_some() || taken >= FRAMES_PER_TURN {
                 return;
             }
-            taken += self.fill(now, node, guard, bearers, taps);
+            taken += self.fill(now, node, keyring, bearers, taps);
             if self.messages.is_empty() && !self.more {
                 return;
             }
@@ -138,7 +141,7 @@ impl Outbox {
         &mut self,
         now: Nanos,
         node: &mut Node,
-        guard: &mut impl Guard,
+        keyring: &mut Keyring<Gcm>,
         bearers: &mut [Attached],
         taps: &mut Vec<Tap>,
     ) -> usize {
@@ -152,7 +155,8 @@ impl Outbox {
             if frame == self.frames.len() {
                 self.frames.push(Vec::new());
             }
-            let Some(Transmit { bearer, dest }) = node.poll_transmit(now, &mut self.frames[frame])
+            let Some(Transmit { bearer, dest, peer }) =
+                node.poll_transmit(now, &mut self.frames[frame])
             else {
                 self.more = false;
                 break;
@@ -160,25 +164,47 @@ impl Outbox {
             taken += 1;
             // The protocol no longer knows a bearer that was removed long ago.
             let Some(index) = bearers.iter().position(|b| b.id == bearer) else { continue };
+            let Attached { bearer, traffic, pace, .. } = &mut bearers[index];
             if !taps.is_empty() {
-                let bearer = &bearers[index].bearer;
                 taps.retain_mut(|tap| tap.show_sent(bearer, &dest, &self.frames[frame]));
             }
-            bearers[index].pace.sent(self.frames[frame].len());
-            if !guard.seal(&mut self.frames[frame]) {
-                bearers[index].traffic.frames_unsent += 1;
-                continue;
+            pace.sent(self.frames[frame].len());
+            let ways = keyring.ways(now, peer, &self.frames[frame]);
+            traffic.frames_unsent += u64::from(ways.is_empty());
+            for (n, way) in ways.iter().enumerate() {
+                let is_last = n + 1 == ways.len();
+                if !is_last {
+                    self.copy_to_next(frame);
+                }
+                let is_ready = match way {
+                    Way::Plain => true,
+                    Way::Sealed(slot) => keyring.seal(*slot, peer, &mut self.frames[frame]),
+                };
+                traffic.frames_unsent += u64::from(!is_ready);
+                if !is_ready || direct && bearer.put(&dest, &self.frames[frame]) {
+                    if !is_last {
+                        self.frames.swap(frame, frame + 1);
+                    }
+                    continue;
+                }
+                direct &= !matches!(bearer, Bearer::Ethernet(_));
+                let to = bearer.recipients(&dest);
+                self.messages.extend(to.map(|to| Message { bearer: index, frame, to }));
+                frame += 1;
             }
-            if direct && bearers[index].bearer.put(&dest, &self.frames[frame]) {
-                continue;
-            }
-            direct &= !matches!(bearers[index].bearer, Bearer::Ethernet(_));
-            let to = bearers[index].bearer.recipients(&dest);
-            self.messages.extend(to.map(|to| Message { bearer: index, frame, to }));
-            frame += 1;
         }
         self.launch(frame, bearers);
         taken
+    }
+
+    /// Copies a frame to the buffer after its own.
+    fn copy_to_next(&mut self, frame: usize) {
+        if frame + 1 == self.frames.len() {
+            self.frames.push(Vec::new());
+        }
+        let (original, copy) = self.frames.split_at_mut(frame + 1);
+        copy[0].clear();
+        copy[0].extend_from_slice(&original[frame]);
     }
 
     /// Sends the frames that were written to rings. Frames that a device refuses are queued before the others, in

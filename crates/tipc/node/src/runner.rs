@@ -11,11 +11,12 @@ use crossway_sys::link_watch::LinkChange;
 use crossway_sys::records::Inbox;
 use crossway_sys::{Errno, OsError, clock};
 use crossway_tipc_proto::addr::BearerId;
+use crossway_tipc_proto::crypto::{Keyring, OVERHEAD};
 use crossway_tipc_proto::node::{BearerConfig, BearerError, Config, Event, Node};
 use crossway_tipc_proto::time::Nanos;
 
 use crate::bearer::{Bearer, BearerOpenError, SOCKET_BYTES};
-use crate::guard::{Guard, Plain};
+use crate::cipher::Gcm;
 use crate::notice::Notice;
 use crate::outbox::{Attached, Outbox, Traffic};
 use crate::service::Token;
@@ -59,13 +60,13 @@ pub enum RunnerError {
     Poll(#[from] Errno),
 }
 
-/// A node with its bearers and the guard that protects its frames.
+/// A node with its bearers and its keys.
 #[derive(Debug)]
-pub struct Runner<G = Plain> {
+pub struct Runner {
     node: Node,
-    guard: G,
-    /// Number of packets that the guard rejected because they were not authentic.
-    not_genuine: u64,
+    keyring: Keyring<Gcm>,
+    /// Whether bearers that are enabled from now on leave room for encryption.
+    leaves_room: bool,
     network: NetworkId,
     /// Size requested for each bearer's socket buffers, in bytes.
     socket_bytes: usize,
@@ -87,26 +88,16 @@ pub(crate) fn now() -> Nanos {
 }
 
 impl Runner {
-    /// Creates a node without bearers, whose frames are not protected.
+    /// Creates a node without bearers and keys.
     ///
     /// # Errors
-    /// [`RunnerError::Os`] if epoll fails.
+    /// [`RunnerError::Os`] if epoll or getrandom fails.
     pub fn new(cfg: Config) -> Result<Self, RunnerError> {
-        Self::guarded(cfg, Plain)
-    }
-}
-
-impl<G: Guard> Runner<G> {
-    /// Creates a node without bearers, whose frames are protected by this guard.
-    ///
-    /// # Errors
-    /// [`RunnerError::Os`] if epoll fails.
-    pub fn guarded(cfg: Config, guard: G) -> Result<Self, RunnerError> {
         let network = cfg.network;
         Ok(Self {
             node: Node::new(cfg),
-            guard,
-            not_genuine: 0,
+            keyring: Keyring::new(Gcm::new()?),
+            leaves_room: false,
             network,
             socket_bytes: SOCKET_BYTES,
             bearers: Vec::new(),
@@ -148,12 +139,25 @@ impl<G: Guard> Runner<G> {
     /// The time at which there is something to do even if no frame and no command arrives; a time in the past means
     /// immediately, `None` that there is nothing to do.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        [self.node.poll_timeout(), self.outbox.poll_timeout()].into_iter().flatten().min()
+        let deadlines =
+            [self.node.poll_timeout(), self.outbox.poll_timeout(), self.keyring.poll_timeout()];
+        deadlines.into_iter().flatten().min()
     }
 
-    /// Number of packets since the start that the guard rejected because they were not authentic.
-    pub const fn not_genuine(&self) -> u64 {
-        self.not_genuine
+    /// The keys with which frames are encrypted and decrypted.
+    pub const fn keyring(&mut self) -> &mut Keyring<Gcm> {
+        &mut self.keyring
+    }
+
+    /// Makes bearers that are enabled from now on leave room for encryption in their packets.
+    pub const fn leave_room(&mut self) {
+        self.leaves_room = true;
+    }
+
+    /// The device of a bearer that has no room for encryption; `None` if all have.
+    pub(crate) fn without_room(&self) -> Option<&str> {
+        let full = |b: &&Attached| !b.leaves_room && matches!(b.bearer, Bearer::Ethernet(_));
+        self.bearers.iter().find(full).and_then(|b| b.device.as_deref())
     }
 
     /// Opens a bearer and attaches the node to it. `name` is shown to peers and has at most 15 bytes.
@@ -181,10 +185,11 @@ impl<G: Guard> Runner<G> {
         name: &str,
         mut bearer: Bearer,
     ) -> Result<BearerId, Box<(RunnerError, Bearer)>> {
-        let mut cfg = BearerConfig::new(name, bearer.addr(), bearer.mtu() - G::OVERHEAD);
+        let room = if self.leaves_room { OVERHEAD } else { 0 };
+        let mut cfg = BearerConfig::new(name, bearer.addr(), bearer.mtu().saturating_sub(room));
         cfg.broadcasts = bearer.broadcasts();
         cfg.stations = bearer.stations();
-        cfg.whole_max = bearer.whole_max().saturating_sub(G::OVERHEAD);
+        cfg.whole_max = bearer.whole_max().saturating_sub(room);
         let id = match self.node.enable_bearer(now(), cfg) {
             Ok(id) => id,
             Err(source) => {
@@ -200,6 +205,7 @@ impl<G: Guard> Runner<G> {
             traffic: Traffic::default(),
             pace: Pace::default(),
             held: false,
+            leaves_room: self.leaves_room,
         });
         let watched = self.bearers.last().map_or(Ok(()), |attached| self.wait_for_bearer(attached));
         match watched {
@@ -268,10 +274,13 @@ impl<G: Guard> Runner<G> {
     /// Sends pending frames, as many as one turn allows. Afterwards, [`Runner::poll_timeout`] shows whether there are
     /// more.
     fn flush(&mut self) {
+        while let Some(key) = self.keyring.poll_distribution() {
+            self.node.send_key(&key);
+        }
         self.outbox.flush(
             now(),
             &mut self.node,
-            &mut self.guard,
+            &mut self.keyring,
             &mut self.bearers,
             &mut self.taps,
         );

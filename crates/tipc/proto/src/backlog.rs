@@ -172,7 +172,9 @@ impl Backlog {
 fn may_bundle(view: &View<'_>) -> bool {
     !matches!(
         view.user(),
-        Some(User::Bundler | User::Fragmenter | User::Tunnel | User::BcastProtocol) | None
+        // Keys travel alone, so that it can be seen that they must be encrypted.
+        Some(User::Bundler | User::Fragmenter | User::Tunnel | User::BcastProtocol | User::Crypto)
+            | None
     )
 }
 

@@ -26,8 +26,18 @@ macro_rules! drop_reasons {
 drop_reasons! {
     /// The frame violates the format.
     Malformed = "malformed",
-    /// The frame is encrypted, which is not supported.
+    /// The frame is encrypted, but this node has no keys.
     Encrypted = "encrypted",
+    /// The frame is not encrypted, but this node has keys.
+    Plain = "plain",
+    /// The frame is encrypted with a key that this node does not have.
+    NoKey = "no-key",
+    /// No key fits the encrypted frame: it was encrypted with another key, or altered or cut on the way.
+    NotGenuine = "not-genuine",
+    /// The encrypted frame was received before, or is so old that it cannot be told from one.
+    Replayed = "replayed",
+    /// The message with a key was not encrypted, is not for this node, or repeats a key.
+    BadKeyMessage = "bad-key-message",
     /// The frame arrived on a bearer that does not exist.
     NoBearer = "no-bearer",
     /// The frame belongs to a network with another ID.
@@ -68,7 +78,7 @@ drop_reasons! {
     MtuTooSmall = "mtu-too-small",
     /// The link is not up.
     LinkDown = "link-down",
-    /// The packet or group message has already been received.
+    /// The packet or group message has already been received, or is the plain copy of an encrypted frame.
     Duplicate = "duplicate",
     /// The packet's number lies beyond the receive window.
     BeyondWindow = "beyond-window",

@@ -6,7 +6,7 @@
 //! reproduce every run that fails.
 //!
 //! The layers, from the bottom: [`wire`] encodes and decodes messages; [`link`] is one link to one peer; [`name_table`]
-//! holds the bindings; [`socket`] is what an application uses; [`node`] combines all of them, discovers neighbours, and
+//! holds the bindings; [`socket`] is what an application uses; [`crypto`] encrypts frames; [`node`] combines all of them, discovers neighbours, and
 //! defines the type that a caller drives.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -18,6 +18,7 @@ extern crate std;
 pub mod addr;
 mod backlog;
 mod bcast;
+pub mod crypto;
 pub mod drops;
 pub mod limits;
 pub mod link;

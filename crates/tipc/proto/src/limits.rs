@@ -257,6 +257,26 @@ pub const DISCOVERY_ANSWERS_MAX: usize = 1_024;
 /// How long a peer is remembered after contact with it was lost.
 pub const PEER_FORGET: Duration = Duration::from_secs(300);
 
+/// How long peers must have used a new key before a node uses it for everything; the kernel's value.
+pub const KEY_STABLE: Duration = Duration::from_secs(10);
+/// How long the master key protects all frames to peers that lack the active key; the kernel's value.
+pub const KEY_GRACE: Duration = Duration::from_secs(5);
+/// Silence of a peer's key after which the peer may use another one in its place; the kernel's value.
+pub const KEY_SILENT: Duration = Duration::from_secs(3);
+/// How long a peer's key that was replaced is accepted after its last frame; the kernel's value.
+pub const KEY_PASSIVE: Duration = Duration::from_secs(15);
+/// How long a peer that is silent counts as a user of this node's key: as long as the longest tolerance of a link.
+pub const KEY_USER_SILENT: Duration = TOLERANCE_MAX;
+/// Interval at which keys are examined: the longest supervision tick of links with the default tolerance.
+pub const KEY_TICK: Duration = Duration::from_millis(375);
+/// A key is sent to a peer that lacks it after up to five times this long, at random, so that not all nodes answer at
+/// once; the kernel's value.
+pub const KEY_DELIVERY_STEP: Duration = Duration::from_millis(500);
+/// Minimum time between two deliveries of a key to a peer that lacks it; the kernel's value.
+pub const KEY_DELIVERY_PAUSE: Duration = Duration::from_secs(5);
+/// Interval of rekeying that a master key brings with it; the kernel's value.
+pub const REKEYING_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
+
 /// Limits that an operator can configure. The other constants of this module cannot be configured, because the protocol
 /// fixes them or both ends have to agree on them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,11 +5,13 @@
 //! processing of its frames.
 
 mod capture;
+mod cipher;
 mod conditions;
 mod fragments;
 mod network;
 pub mod seeds;
 
+pub use cipher::Toy;
 pub use conditions::Conditions;
 pub use fragments::Fragmentation;
 pub use network::{Host, HostId, Network, Plane};

@@ -5,13 +5,15 @@ use core::time::Duration;
 use std::collections::BinaryHeap;
 
 use crossway_tipc_proto::addr::{BearerId, MediaAddr, NodeAddr, NodeId};
+use crossway_tipc_proto::crypto::{Keyring, OVERHEAD, Way};
 use crossway_tipc_proto::limits::Limits;
-use crossway_tipc_proto::node::{BearerConfig, Config, Destination, Event, Node};
+use crossway_tipc_proto::node::{BearerConfig, Config, Destination, Event, Node, Transmit};
 use crossway_tipc_proto::time::Nanos;
 use crossway_tipc_proto::wire::Capabilities;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::cipher::Toy;
 use crate::fragments::Memory;
 use crate::{Conditions, Fragmentation, capture};
 
@@ -24,6 +26,8 @@ pub struct HostId(pub usize);
 pub struct Host {
     /// The node; `None` while the host is down.
     pub node: Option<Node>,
+    /// The keys of the node. Without any, frames are not encrypted.
+    pub keyring: Keyring<Toy>,
     /// Number of times the host has been started.
     pub lives: u64,
     /// The host's address on each plane.
@@ -93,6 +97,9 @@ pub struct Network {
     /// A function that may modify each frame on its way to a host; `None` for no changes. If it empties a frame, the
     /// frame is lost.
     pub meddler: Option<fn(HostId, &mut Vec<u8>)>,
+    /// A function that gives a node its keys when it is started; with one, packets leave room for encryption. `None` for no
+    /// keys.
+    pub keys: Option<fn(HostId, &mut Keyring<Toy>, Nanos)>,
     events: Vec<(HostId, Event)>,
 }
 
@@ -108,6 +115,7 @@ impl Network {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let host = |n: usize, rng: &mut Pcg64Mcg| Host {
             node: None,
+            keyring: Keyring::new(Toy::new(0)),
             lives: 0,
             media: (0..planes.len() as u8)
                 .map(|plane| MediaAddr::Ethernet([2, 0, 0, plane, (n >> 8) as u8, n as u8]))
@@ -137,6 +145,7 @@ impl Network {
             captured: capture::is_open(),
             record: None,
             meddler: None,
+            keys: None,
             events,
         }
     }
@@ -175,10 +184,15 @@ impl Network {
         let mut node = Node::new(Config { id, addr, seed, withheld, limits, ..Config::default() });
         let h = &mut self.hosts[host.0];
         let local = h.local(self.now);
+        h.keyring = Keyring::new(Toy::new(seed));
+        if let Some(keys) = self.keys {
+            keys(host, &mut h.keyring, local);
+        }
+        let room = if self.keys.is_some() { OVERHEAD } else { 0 };
         for (n, plane) in self.planes.iter().enumerate() {
-            let mut cfg = BearerConfig::new(&format!("sim{n}"), h.media[n], plane.mtu);
+            let mut cfg = BearerConfig::new(&format!("sim{n}"), h.media[n], plane.mtu - room);
             (cfg.tolerance, cfg.priority) = (self.tolerance, plane.priority);
-            cfg.whole_max = self.fragmentation.map_or(plane.mtu, |rules| rules.whole_max);
+            cfg.whole_max = self.fragmentation.map_or(plane.mtu, |rules| rules.whole_max) - room;
             node.enable_bearer(local, cfg).expect("the node accepts a bearer on each plane");
         }
         h.lives += 1;
@@ -196,6 +210,18 @@ impl Network {
     pub fn with<R>(&mut self, host: HostId, f: impl FnOnce(&mut Node, Nanos) -> R) -> Option<R> {
         let local = self.hosts[host.0].local(self.now);
         let result = self.hosts[host.0].node.as_mut().map(|node| f(node, local));
+        self.after(host);
+        result
+    }
+
+    /// Runs a function on a node's keys and sends the resulting frames.
+    pub fn with_keys<R>(
+        &mut self,
+        host: HostId,
+        f: impl FnOnce(&mut Keyring<Toy>, Nanos) -> R,
+    ) -> R {
+        let local = self.hosts[host.0].local(self.now);
+        let result = f(&mut self.hosts[host.0].keyring, local);
         self.after(host);
         result
     }
@@ -220,42 +246,61 @@ impl Network {
             while let Some(event) = node.poll_event() {
                 self.events.push((host, event));
             }
+            while let Some(key) = h.keyring.poll_distribution() {
+                node.send_key(&key);
+            }
             let Some(transmit) = node.poll_transmit(local, &mut frame) else { break };
-            self.frames += 1;
-            if let Some(record) = &mut self.record {
-                record.push(frame.clone());
-            }
-            let plane = usize::from(transmit.bearer.0);
-            if self.captured {
-                let to = match transmit.dest {
-                    Destination::Broadcast => None,
-                    Destination::Unicast(media) => Some(media),
-                };
-                capture::add(self.now, self.hosts[host.0].media[plane], to, &frame);
-            }
-            let mtu = self.planes[plane].mtu;
-            assert!(
-                frame.len() <= mtu,
-                "a node sends a frame of {} bytes on a medium with an MTU of {mtu}",
-                frame.len()
-            );
-            for to in 0..self.hosts.len() {
-                let addressed = match transmit.dest {
-                    Destination::Broadcast => true,
-                    Destination::Unicast(media) => self.hosts[to].media[plane] == media,
-                };
-                if addressed && to != host.0 {
-                    self.carry(plane, host, HostId(to), &frame);
+            for way in h.keyring.ways(local, transmit.peer, &frame) {
+                let mut bytes = frame.clone();
+                let h = &mut self.hosts[host.0];
+                match way {
+                    Way::Plain => {}
+                    Way::Sealed(slot) if h.keyring.seal(slot, transmit.peer, &mut bytes) => {}
+                    Way::Sealed(_) => continue,
                 }
+                self.send(host, transmit, &bytes);
             }
         }
         let h = &mut self.hosts[host.0];
-        let at = h.node.as_ref().and_then(Node::poll_timeout).map(|t| h.global(t).max(self.now));
+        let deadlines = [h.node.as_ref().and_then(Node::poll_timeout), h.keyring.poll_timeout()];
+        let next = if h.node.is_some() { deadlines.into_iter().flatten().min() } else { None };
+        let at = next.map(|t| h.global(t).max(self.now));
         if at != h.wake_at
             && let Some(at) = at
         {
             h.wake_at = Some(at);
             self.push(at, Scheduled::Wake(host));
+        }
+    }
+
+    /// Sends a frame to all stations that it is for.
+    fn send(&mut self, host: HostId, transmit: Transmit, frame: &[u8]) {
+        self.frames += 1;
+        if let Some(record) = &mut self.record {
+            record.push(frame.to_vec());
+        }
+        let plane = usize::from(transmit.bearer.0);
+        if self.captured {
+            let to = match transmit.dest {
+                Destination::Broadcast => None,
+                Destination::Unicast(media) => Some(media),
+            };
+            capture::add(self.now, self.hosts[host.0].media[plane], to, frame);
+        }
+        let mtu = self.planes[plane].mtu;
+        assert!(
+            frame.len() <= mtu,
+            "a node sends a frame of {} bytes on a medium with an MTU of {mtu}",
+            frame.len()
+        );
+        for to in 0..self.hosts.len() {
+            let addressed = match transmit.dest {
+                Destination::Broadcast => true,
+                Destination::Unicast(media) => self.hosts[to].media[plane] == media,
+            };
+            if addressed && to != host.0 {
+                self.carry(plane, host, HostId(to), frame);
+            }
         }
     }
 
@@ -293,6 +338,26 @@ impl Network {
         }
     }
 
+    /// Lets a frame arrive at a host, as if it came from another one. Frames in flight to an earlier incarnation reach the
+    /// current one, as on a real medium.
+    pub fn deliver(&mut self, plane: usize, from: HostId, to: HostId, mut bytes: Vec<u8>) {
+        let (source, bearer) = (Some(self.hosts[from.0].media[plane]), BearerId(plane as u8));
+        let h = &mut self.hosts[to.0];
+        let local = h.local(self.now);
+        let Some(node) = &mut h.node else { return };
+        match h.keyring.open(local, node, &mut bytes) {
+            Ok((frame, true)) => node.handle_sealed(local, bearer, source, frame),
+            Ok((frame, false)) => node.handle_frame(local, bearer, source, frame),
+            Err(reason) => node.refuse_frame(local, bearer, source, reason),
+        }
+        while let Some((from, key)) = node.poll_key() {
+            if let Err(reason) = h.keyring.take_key(from, &key) {
+                node.refuse_key(reason);
+            }
+        }
+        self.after(to);
+    }
+
     /// Processes the next event if it is due at or before `until`, and returns true. Otherwise advances the virtual
     /// time to `until` and returns false.
     pub fn step(&mut self, until: Nanos) -> bool {
@@ -306,16 +371,7 @@ impl Network {
         let Some(Reverse((at, _, what))) = self.queue.pop() else { return false };
         self.now = self.now.max(at);
         match what {
-            Scheduled::Frame { plane, from, to, bytes } => {
-                let source = Some(self.hosts[from.0].media[plane]);
-                let h = &mut self.hosts[to.0];
-                let local = h.local(self.now);
-                // Frames in flight to an earlier incarnation reach the current one, as on a real medium.
-                if let Some(node) = &mut h.node {
-                    node.handle_frame(local, BearerId(plane as u8), source, &bytes);
-                    self.after(to);
-                }
-            }
+            Scheduled::Frame { plane, from, to, bytes } => self.deliver(plane, from, to, bytes),
             Scheduled::Wake(host) => {
                 let h = &mut self.hosts[host.0];
                 // The wake-up was rescheduled in the meantime.
@@ -326,6 +382,7 @@ impl Network {
                 let local = h.local(self.now);
                 if let Some(node) = &mut h.node {
                     node.handle_timeout(local);
+                    h.keyring.handle_timeout(local);
                     self.after(host);
                 }
             }

@@ -5,6 +5,7 @@
 //! give orders.
 
 mod frames;
+mod keys;
 mod views;
 
 use std::fs::File;
@@ -19,10 +20,11 @@ use crossway_sys::Errno;
 use serde::{Deserialize, Serialize};
 
 pub use frames::{Frames, Station, TracedFrame, encode_frame};
+pub use keys::{KEY_USAGE, KeyFor, KeyText, RekeyingWhen, key_order, read_key_file};
 pub use views::{
-    BearerView, BroadcastView, CounterView, GroupView, LaneView, LinkView, MonitorView,
-    MonitoredBearerView, MonitoredView, NamePage, NamePlace, NameView, NodeView, PeerView,
-    SocketView, TrafficView,
+    BearerView, BroadcastView, CounterView, EncryptionView, GroupView, KeyView, LaneView, LinkView,
+    MonitorView, MonitoredBearerView, MonitoredView, NamePage, NamePlace, NameView, NodeView,
+    PeerKeysView, PeerView, SocketView, TrafficView,
 };
 
 use crate::daemon::{ANSWER_LIMIT, Daemon, ENDED, outcome};
@@ -140,6 +142,27 @@ pub enum Order {
         /// Threshold, 0 to 4095 nodes.
         nodes: usize,
     },
+    /// Queries the state of encryption: [`Outcome::Keys`].
+    Keys,
+    /// Sets a key: frames are encrypted from now on.
+    SetKey {
+        /// The key.
+        key: KeyText,
+        /// Whose key it is.
+        owner: KeyFor,
+    },
+    /// Sets when the node replaces its key by a random one, which it sends to the other nodes.
+    SetRekeying {
+        /// When.
+        when: RekeyingWhen,
+    },
+    /// Removes all keys: frames are no longer encrypted.
+    FlushKeys,
+    /// Sets whether plain frames are sent to, and accepted from, nodes that have not encrypted anything yet.
+    SetPlain {
+        /// Whether they are.
+        allowed: bool,
+    },
     /// Starts a trace of all frames on all bearers: [`Outcome::Done`], and a descriptor from which to read the frames.
     Trace,
 }
@@ -179,6 +202,8 @@ pub enum Outcome {
     Peers(Vec<PeerView>),
     /// State of the monitoring.
     Monitor(Box<MonitorView>),
+    /// State of encryption.
+    Keys(Box<EncryptionView>),
 }
 
 /// Why an order failed.

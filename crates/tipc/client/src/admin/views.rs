@@ -46,6 +46,51 @@ pub struct NodeView {
     pub drops: BTreeMap<String, u64>,
 }
 
+/// State of encryption.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EncryptionView {
+    /// Whether the node has keys, and so encrypts what it sends.
+    pub encrypts: bool,
+    /// Whether plain frames are sent to, and accepted from, nodes that have not encrypted anything yet.
+    pub plain_allowed: bool,
+    /// Whether no node was heard within the last 30 s that does not encrypt. False if this node has no keys.
+    pub all_peers_encrypt: bool,
+    /// Interval in seconds at which the node replaces its key; absent for never.
+    pub rekeying_s: Option<u64>,
+    /// Number of times that the node changed to another key.
+    pub switches: u64,
+    /// The node's own keys.
+    pub own: Vec<KeyView>,
+    /// The other nodes' keys.
+    pub peers: Vec<PeerKeysView>,
+}
+
+/// One key. The key itself is never shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyView {
+    /// Number of the key, 0 for the master key; absent if its owner has not used it yet.
+    pub number: Option<u8>,
+    /// `master`, `active`, `pending` (not in use by all yet) or `passive` (replaced).
+    pub state: String,
+    /// `cluster` or `node`: whose frames it protects.
+    pub mode: String,
+    /// Length of the AES key in bits.
+    pub length_bits: u64,
+    /// Own key: number of nodes that decrypt with it.
+    pub users: u64,
+}
+
+/// The keys of another node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerKeysView {
+    /// Identity of the node.
+    pub identity: String,
+    /// Number of this node's key that the other node decrypts with; 0 for none or the master key.
+    pub uses: u8,
+    /// The keys with which the other node encrypts.
+    pub keys: Vec<KeyView>,
+}
+
 /// Message and byte counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficView {

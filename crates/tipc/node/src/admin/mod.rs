@@ -2,10 +2,12 @@
 
 mod bearers;
 mod jobs;
+mod keys;
 mod views;
 
 pub(crate) use bearers::{bearer_lines, bearer_names, media};
 pub(crate) use jobs::BearerJobs;
+pub(crate) use keys::{apply as apply_to_keys, lines as encryption_lines};
 pub(crate) use views::{link_name, name_of_link};
 
 use std::fs::File;
@@ -68,6 +70,11 @@ pub(crate) fn carry_out(
             let set = runner.node().set_monitor_threshold(nodes);
             set.map(|()| Outcome::Done).map_err(|e| e.to_string())
         }
+        order @ (Order::Keys
+        | Order::SetKey { .. }
+        | Order::SetRekeying { .. }
+        | Order::FlushKeys
+        | Order::SetPlain { .. }) => keys::apply(runner, &order),
         Order::Trace => Tap::new().map_err(|e| e.to_string()).map(|(tap, theirs)| {
             runner.tap(tap);
             more = Some(theirs);

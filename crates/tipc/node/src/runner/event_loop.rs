@@ -9,11 +9,10 @@ use crossway_tipc_proto::node::Node;
 use crossway_tipc_proto::time::Nanos;
 
 use super::{Runner, RunnerError, now};
-use crate::guard::Guard;
 use crate::service::{Context, Token};
 
 /// What shares a node's event loop. In a `tipcd`, that is the service for programs and operators.
-pub(crate) trait Companion<G> {
+pub(crate) trait Companion {
     /// Handles events of the node.
     fn handle_events(&mut self, cx: &mut Context<'_>);
     /// Whether there is something to do immediately.
@@ -33,13 +32,13 @@ pub(crate) trait Companion<G> {
     /// Handles everything that is due.
     fn handle_timeout(&mut self, cx: &mut Context<'_>);
     /// Carries out the orders of operators.
-    fn carry_out_orders(&mut self, runner: &mut Runner<G>);
+    fn carry_out_orders(&mut self, runner: &mut Runner);
 }
 
 /// A companion that does nothing, for a node without programs. The caller handles the node's events.
 struct Alone;
 
-impl<G> Companion<G> for Alone {
+impl Companion for Alone {
     fn handle_events(&mut self, _: &mut Context<'_>) {}
     fn is_busy(&self, _: &Node) -> bool {
         false
@@ -57,10 +56,10 @@ impl<G> Companion<G> for Alone {
     }
     fn end_turn(&mut self, _: &mut Context<'_>, _: bool) {}
     fn handle_timeout(&mut self, _: &mut Context<'_>) {}
-    fn carry_out_orders(&mut self, _: &mut Runner<G>) {}
+    fn carry_out_orders(&mut self, _: &mut Runner) {}
 }
 
-impl<G: Guard> Runner<G> {
+impl Runner {
     /// Makes [`Runner::turn`] return true when this additional descriptor is readable.
     ///
     /// # Errors
@@ -81,7 +80,7 @@ impl<G: Guard> Runner<G> {
     /// Like [`Runner::turn`], with a companion that shares the loop.
     pub(crate) fn turn_with(
         &mut self,
-        companion: &mut impl Companion<G>,
+        companion: &mut impl Companion,
         limit: Duration,
     ) -> Result<bool, RunnerError> {
         let at = now();
@@ -116,6 +115,9 @@ impl<G: Guard> Runner<G> {
         companion.read_ready(&mut self.context(at));
         if self.node.poll_timeout().is_some_and(|due| due <= at) {
             self.node.handle_timeout(at);
+        }
+        if self.keyring.poll_timeout().is_some_and(|due| due <= at) {
+            self.keyring.handle_timeout(at);
         }
         companion.handle_timeout(&mut self.context(at));
         companion.carry_out_orders(self);

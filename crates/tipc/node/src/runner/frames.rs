@@ -4,12 +4,13 @@ use crossway_sys::epoll::Trigger;
 use crossway_sys::records::MOST;
 use crossway_sys::{Errno, OsError, socket};
 use crossway_tipc_proto::addr::{BearerId, MediaAddr};
+use crossway_tipc_proto::crypto::Keyring;
 use crossway_tipc_proto::node::Node;
 use crossway_tipc_proto::time::Nanos;
 
 use super::{Runner, now};
 use crate::bearer::Bearer;
-use crate::guard::Guard;
+use crate::cipher::Gcm;
 use crate::outbox::Attached;
 use crate::service::Token;
 use crate::tap::Tap;
@@ -20,7 +21,7 @@ const BATCHES_PER_TURN: usize = 2;
 /// The same limit in frames, for media that do not deliver frames in batches.
 const FRAMES_PER_TURN: usize = BATCHES_PER_TURN * MOST;
 
-impl<G: Guard> Runner<G> {
+impl Runner {
     /// Decides for each bearer whether arriving frames wake the loop. They do not while the bearer's pace sets the time
     /// at which frames are fetched.
     pub(super) fn hold_bearers(&mut self) -> Result<(), OsError> {
@@ -59,9 +60,8 @@ impl<G: Guard> Runner<G> {
         };
         let mut passage = Passage {
             node: &mut self.node,
-            guard: &mut self.guard,
+            keyring: &mut self.keyring,
             taps: &mut self.taps,
-            not_genuine: &mut self.not_genuine,
             bearer,
             id: *id,
         };
@@ -129,27 +129,38 @@ impl<G: Guard> Runner<G> {
 }
 
 /// Passes a bearer's frames to the node.
-struct Passage<'a, G> {
+struct Passage<'a> {
     node: &'a mut Node,
-    guard: &'a mut G,
+    keyring: &'a mut Keyring<Gcm>,
     taps: &'a mut Vec<Tap>,
-    not_genuine: &'a mut u64,
     bearer: &'a Bearer,
     id: BearerId,
 }
 
-impl<G: Guard> Passage<'_, G> {
+impl Passage<'_> {
     /// Passes on a packet; `source` is where it came from, if the medium says so.
     fn take(&mut self, at: Nanos, source: Option<MediaAddr>, packet: &mut [u8]) {
-        let Some(frame) = self.guard.open(packet) else {
-            *self.not_genuine += 1;
-            return;
+        let (frame, sealed) = match self.keyring.open(at, self.node, packet) {
+            Ok(opened) => opened,
+            Err(reason) => {
+                self.node.refuse_frame(at, self.id, source, reason);
+                return;
+            }
         };
         if !self.taps.is_empty() {
             let from = source.or_else(|| self.node.station_of(self.id, frame));
             self.taps.retain_mut(|tap| tap.show_received(self.bearer, from.as_ref(), frame));
         }
-        self.node.handle_frame(at, self.id, source, frame);
+        if !sealed {
+            self.node.handle_frame(at, self.id, source, frame);
+            return;
+        }
+        self.node.handle_sealed(at, self.id, source, frame);
+        while let Some((from, key)) = self.node.poll_key() {
+            if let Err(reason) = self.keyring.take_key(from, &key) {
+                self.node.refuse_key(reason);
+            }
+        }
     }
 }
 

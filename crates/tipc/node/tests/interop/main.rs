@@ -6,6 +6,7 @@
 //! and first program, and the node.
 
 mod capture;
+mod keys;
 #[path = "../on_lanes/mod.rs"]
 mod on_lanes;
 mod planes;
@@ -138,7 +139,7 @@ fn loss_and_recovery(name: &str, medium: Medium) -> Result<(), NetError> {
 
 type Test = (&'static str, fn() -> Result<(), NetError>);
 
-const TESTS: [Test; 21] = [
+const TESTS: [Test; 27] = [
     ("udp_over_ipv4_with_multicast", || all_checks("cwt4", Medium::UdpV4)),
     ("udp_over_ipv4_with_unicast_only", || all_checks("cwtu", Medium::UdpV4Unicast)),
     ("udp_over_ipv6", || all_checks("cwt6", Medium::UdpV6)),
@@ -147,6 +148,12 @@ const TESTS: [Test; 21] = [
     ("sockets_over_udp", || sockets(Medium::UdpV4)),
     ("sockets_over_ipv6", || sockets(Medium::UdpV6)),
     ("sockets_over_ethernet", || sockets(Medium::Ethernet)),
+    ("cluster_key_over_udp", || keys::cluster_key("cwkc", Medium::UdpV4)),
+    ("cluster_key_over_ethernet", || keys::cluster_key("cwke", Medium::Ethernet)),
+    ("node_keys_over_udp", || keys::node_keys("cwkn", Medium::UdpV4)),
+    ("node_keys_over_ethernet", || keys::node_keys("cwkm", Medium::Ethernet)),
+    ("master_key_and_rekeying", keys::rekeying),
+    ("kernels_with_other_keys_stay_outside", keys::other_keys),
     ("an_address_that_a_kernel_has_is_given_up", taken_address),
     ("streams_of_100_megabytes", long_streams),
     ("programs_on_a_tipcd_and_on_a_kernel_over_udp", || {

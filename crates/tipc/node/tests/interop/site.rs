@@ -120,9 +120,26 @@ impl Site {
     }
 
     pub(crate) fn program_on(&self, host: &str, role: &str, bearer: &str, id: NodeId) -> UserSide {
+        self.program_with(host, role, (bearer, id), &[])
+    }
+
+    /// The node in user space, with these environment variables.
+    pub(crate) fn user_side_with(&self, bearer: &str, variables: &[(&str, &str)]) -> UserSide {
+        let id = NodeId::from_text("user-space").expect("legal");
+        self.program_with("user", "user-side", (bearer, id), variables)
+    }
+
+    fn program_with(
+        &self,
+        host: &str,
+        role: &str,
+        (bearer, id): (&str, NodeId),
+        variables: &[(&str, &str)],
+    ) -> UserSide {
         let own = std::env::current_exe().expect("this program has a file");
         let mut command = self.lab.host(host).unwrap().command(own);
         let mut child = command
+            .envs(variables.iter().copied())
             .args([role, bearer, &format!("{:x}", u128::from_be_bytes(id.0))])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

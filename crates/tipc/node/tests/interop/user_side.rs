@@ -278,6 +278,7 @@ fn serve(bearers: &str, id: NodeId, keeps_contact: bool) {
     let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let cfg = Config { id: Some(id), seed: birth.as_nanos() as u64, ..Config::default() };
     let mut runner = Runner::new(cfg).expect("epoll");
+    let has_keys = super::keys::set(&mut runner, id);
     let mut services = Services::open(runner.node());
     let mut whole = Vec::new();
     for (n, bearer) in bearers.split('+').enumerate() {
@@ -322,6 +323,9 @@ fn serve(bearers: &str, id: NodeId, keeps_contact: bool) {
     }
     for peer in runner.node().peers() {
         eprintln!("user side: {peer:?}");
+    }
+    if has_keys {
+        super::keys::report(&mut runner);
     }
     let drops: Vec<_> = runner.node().drops().iter().collect();
     eprintln!("user side: drops {drops:?}, unsent {}", runner.unsent());

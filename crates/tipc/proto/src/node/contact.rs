@@ -204,7 +204,7 @@ impl Node {
             let dest = Destination::Unicast(over.media);
             let mut last_word = Vec::new();
             if !goes_on && over.link.poll_transmit(now, &report, None, &mut last_word) {
-                self.answers.push_back((Transmit { bearer, dest }, last_word));
+                self.answers.push_back((Transmit { bearer, dest, peer: Some(addr) }, last_word));
             }
             self.link_event(now, addr, bearer, event);
             let Some(peer) = self.peers.get_mut(&addr) else { continue };

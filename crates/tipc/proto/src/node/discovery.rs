@@ -137,7 +137,7 @@ impl Node {
             id,
         }
         .encode(&mut bytes);
-        self.answers.push_back((Transmit { bearer, dest }, bytes));
+        self.answers.push_back((Transmit { bearer, dest, peer: None }, bytes));
     }
 
     pub(super) fn handle_discovery(

@@ -64,7 +64,8 @@ impl Node {
                 let message = LinkProtocol::decode(&view)?;
                 self.handle_link_protocol(now, bearer, source, &message)
             }
-            Some(User::Crypto) | None => Err(DropReason::NotSpoken),
+            Some(User::Crypto) if !self.sealed => Err(DropReason::NotSpoken),
+            None => Err(DropReason::NotSpoken),
             Some(_) if view.is_non_seq() => self.handle_broadcast(now, bearer, source, &view),
             Some(_) => self.handle_sequenced(now, bearer, source, &view),
         }
@@ -286,6 +287,7 @@ impl Node {
             }
             Message::Conn(m) => self.handle_conn(sender, m, &packet),
             Message::Group(m) => self.handle_group(sender, m),
+            Message::Key(m) => self.handle_key(sender, m),
             Message::Tunnel(_) => self.drops.count(DropReason::NotSpoken),
             Message::Bundle(_) | Message::Fragment(_) => self.drops.count(DropReason::Malformed),
         }

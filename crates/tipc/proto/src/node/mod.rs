@@ -8,6 +8,7 @@ mod discovery;
 mod groups;
 mod handover;
 mod input;
+mod keys;
 mod monitoring;
 mod multicast;
 mod names;
@@ -42,7 +43,7 @@ use crate::rng::Rng;
 use crate::seq::Seq;
 use crate::socket::{MulticastMethod, Socket, SocketError};
 use crate::time::Nanos;
-use crate::wire::{Capabilities, Discovery, Packet};
+use crate::wire::{Capabilities, Discovery, KeyMessage, Packet};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use bearer::Bearer;
@@ -136,6 +137,8 @@ pub struct Transmit {
     pub bearer: BearerId,
     /// Destination on that bearer's medium.
     pub dest: Destination,
+    /// The node at the other end of the link that sends the frame; `None` for discovery messages and broadcasts.
+    pub peer: Option<NodeAddr>,
 }
 
 /// An event for the caller.
@@ -160,8 +163,9 @@ pub enum Event {
         bearer: BearerId,
         /// The station that sent the frame, as far as that is known.
         from: Option<MediaAddr>,
-        /// The reason, one of [`DropReason::UnlistedSource`], [`DropReason::WrongSource`], [`DropReason::TooManyPeers`] and
-        /// [`DropReason::NeverAnswered`].
+        /// The reason, one of [`DropReason::UnlistedSource`], [`DropReason::WrongSource`], [`DropReason::TooManyPeers`],
+        /// [`DropReason::NeverAnswered`], and those of encryption: [`DropReason::Encrypted`], [`DropReason::Plain`],
+        /// [`DropReason::NoKey`] and [`DropReason::NotGenuine`].
         reason: DropReason,
     },
     /// A node was found that lacks a required capability ([`REQUIRED`]). There is no contact with it.
@@ -239,7 +243,8 @@ enum Address {
 ///
 /// The caller owns time and I/O, and calls in a loop:
 ///
-/// 1. [`Node::handle_frame`] for each frame received on a bearer, and commands such as [`Node::send`];
+/// 1. [`Node::handle_frame`] for each frame received on a bearer, and commands such as [`Node::send`] (a node whose
+///    frames are encrypted is driven through a [`Keyring`](crate::crypto::Keyring));
 /// 2. [`Node::handle_timeout`] once [`Node::poll_timeout`] has passed;
 /// 3. [`Node::poll_transmit`] until it returns `None`, sending each frame;
 /// 4. [`Node::poll_event`] until it returns `None`; then the caller sleeps until [`Node::poll_timeout`] or the next
@@ -305,6 +310,10 @@ pub struct Node {
     serving: bool,
     /// Buffer for the messages completed by a packet, empty between packets.
     assembled: Vec<Packet>,
+    /// Whether the frame that is being processed was encrypted.
+    sealed: bool,
+    /// Keys that peers sent in encrypted frames.
+    keys: VecDeque<(NodeAddr, KeyMessage)>,
     /// Messages between sockets of this node that have not been delivered yet.
     local: VecDeque<Packet>,
     /// Statistics of the messages between sockets of this node.
@@ -351,6 +360,8 @@ impl Node {
             topology: Topology::default(),
             serving: false,
             assembled: Vec::new(),
+            sealed: false,
+            keys: VecDeque::new(),
             local: VecDeque::new(),
             local_traffic: Traffic::default(),
             events: VecDeque::new(),

@@ -25,14 +25,14 @@ impl Node {
         }
         if let Some((bearer, bytes)) = self.bcast_copies.pop_front() {
             frame.extend_from_slice(&bytes);
-            return Some(Transmit { bearer, dest: Destination::Broadcast });
+            return Some(Transmit { bearer, dest: Destination::Broadcast, peer: None });
         }
         while self.bcast.poll_transmit(now, frame) {
             self.wake_broadcasters();
             let bearers = self.broadcast_bearers();
             if let Some((first, others)) = bearers.split_first() {
                 self.bcast_copies.extend(others.iter().map(|id| (*id, frame.clone())));
-                return Some(Transmit { bearer: *first, dest: Destination::Broadcast });
+                return Some(Transmit { bearer: *first, dest: Destination::Broadcast, peer: None });
             }
             frame.clear();
         }
@@ -68,7 +68,7 @@ impl Node {
             let monitor = bearer.map(|b| &b.monitor);
             if over.link.poll_transmit(now, &report, monitor, frame) {
                 let dest = Destination::Unicast(over.media);
-                transmit = Some(Transmit { bearer: over.link.bearer(), dest });
+                transmit = Some(Transmit { bearer: over.link.bearer(), dest, peer: Some(addr) });
                 break;
             }
         }
@@ -85,7 +85,7 @@ impl Node {
                 self.bcast.stats.packets_resent += 1;
                 refresh_link_fields(frame, over.link.acked(), report.ack);
                 let dest = Destination::Unicast(over.media);
-                transmit = Some(Transmit { bearer: over.link.bearer(), dest });
+                transmit = Some(Transmit { bearer: over.link.bearer(), dest, peer: Some(addr) });
             }
         }
         self.touch(addr);

@@ -235,7 +235,13 @@ impl Node {
         self.drops.count(reason);
         if matches!(
             reason,
-            DropReason::UnlistedSource | DropReason::WrongSource | DropReason::TooManyPeers
+            DropReason::UnlistedSource
+                | DropReason::WrongSource
+                | DropReason::TooManyPeers
+                | DropReason::Encrypted
+                | DropReason::Plain
+                | DropReason::NoKey
+                | DropReason::NotGenuine
         ) {
             let from = source.or_else(|| self.station_of(bearer, frame));
             self.report_refusal(now, bearer, from, reason);

@@ -2,7 +2,7 @@
 
 use super::{
     BcastInit, Bundle, ConnManager, DataMessage, Discovery, Fragment, GroupProtocol, HeaderWords,
-    LinkProtocol, NameMessage, Tunnel, User, View, WireError,
+    KeyMessage, LinkProtocol, NameMessage, Tunnel, User, View, WireError,
 };
 use crate::addr::{NetworkId, NodeAddr};
 use crate::seq::Seq;
@@ -82,6 +82,8 @@ pub enum Message<'a> {
     Names(NameMessage<'a>),
     /// Part of a large message.
     Fragment(Fragment<'a>),
+    /// A key of the sending node.
+    Key(KeyMessage),
 }
 
 impl<'a> Message<'a> {
@@ -99,7 +101,8 @@ impl<'a> Message<'a> {
             Some(User::Tunnel) => Self::Tunnel(Tunnel::decode(view)?),
             Some(User::NameDistributor) => Self::Names(NameMessage::decode(view)?),
             Some(User::Fragmenter) => Self::Fragment(Fragment::decode(view)?),
-            Some(User::LinkProtocol | User::LinkConfig | User::Crypto) | None => {
+            Some(User::Crypto) => Self::Key(KeyMessage::decode(view)?),
+            Some(User::LinkProtocol | User::LinkConfig) | None => {
                 return Err(WireError::User(view.user_number()));
             }
         })
@@ -116,6 +119,7 @@ impl<'a> Message<'a> {
             Self::Tunnel(m) => m.encode(link, out),
             Self::Names(m) => m.encode(link, out),
             Self::Fragment(m) => m.encode(link, out),
+            Self::Key(m) => m.encode(link, out),
         }
     }
 }

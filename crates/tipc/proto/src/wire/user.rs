@@ -25,7 +25,7 @@ pub enum User {
     Fragmenter,
     /// `LINK_CONFIG`: neighbour discovery.
     LinkConfig,
-    /// `MSG_CRYPTO`: key distribution; not supported.
+    /// `MSG_CRYPTO`: a node sends a key to another node.
     Crypto,
 }
 

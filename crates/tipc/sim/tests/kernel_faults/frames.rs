@@ -1,6 +1,7 @@
 //! Faults that a frame causes.
 
 use core::time::Duration;
+use std::cell::RefCell;
 
 use crossway_tipc_proto::addr::{BearerId, NodeAddr, Port, ServiceRange, SocketAddr};
 use crossway_tipc_proto::drops::DropReason;
@@ -12,7 +13,9 @@ use crossway_tipc_proto::wire::{
     LinkFields, NameItem, NameMessage, NameSeries,
 };
 
-use crate::{A, Attack, B, C, message};
+use crossway_tipc_sim::HostId;
+
+use crate::{A, Attack, B, C, MARK, message};
 
 /// Passes a frame to A as if it had arrived from anywhere, and checks that it answers with few frames.
 fn inject(attack: &mut Attack, frame: &[u8]) {
@@ -54,6 +57,52 @@ fn keys_and_encrypted_frames_are_not_looked_at() {
     }
     // Those with a whole header; the others are malformed.
     assert!(attack.drops(DropReason::Encrypted) >= encrypted + 4);
+    attack.check();
+}
+
+thread_local! {
+    /// The last message of B to A that was taken from the medium.
+    static TAKEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+fn take(to: HostId, frame: &mut Vec<u8>) {
+    if to == A && frame.windows(MARK.len()).any(|bytes| bytes == MARK) {
+        TAKEN.set(core::mem::take(frame));
+    }
+}
+
+/// CVE-2021-43267 once more: the key message arrives encrypted, and next in order.
+#[test]
+fn key_messages_end_where_their_message_ends() {
+    let mut attack = Attack::new();
+    attack.net.meddler = Some(take);
+    let mut accepted = 0;
+    for key_len in [0_u32, 16, 20, 28, 36, 65_535, 66_000, 0x7fff_ffff, 0xffff_ffff] {
+        for given in [0, 1, 16, 20, 28, 36, 68, 4_000] {
+            let mut body = b"gcm(aes)".to_vec();
+            body.resize(32, 0);
+            body.extend_from_slice(&key_len.to_be_bytes());
+            body.resize(36 + given, 0xaa);
+            let words = [(3, 0x1001), (4, 2), (6, 0x1001), (7, 0x1000)];
+            attack.deliver(&message((14, 0), 40, &words, &body));
+            let mut frame = TAKEN.take();
+            let at = frame.windows(MARK.len()).position(|bytes| bytes == MARK).unwrap();
+            let mut forged = frame.split_off(at + MARK.len());
+            forged[6..16].copy_from_slice(&frame[6..16]);
+            let before = attack.drops(DropReason::Malformed);
+            let key = attack.net.with(A, |node, now| {
+                node.handle_sealed(now, BearerId(0), None, &forged);
+                node.poll_key()
+            });
+            let is_legal = key_len as usize == given && [20, 28, 36].contains(&given);
+            assert_eq!(key.unwrap().is_some(), is_legal, "{key_len}, {given}");
+            let refused = u64::from(!is_legal);
+            assert_eq!(attack.drops(DropReason::Malformed), before + refused, "{key_len}, {given}");
+            accepted += u64::from(is_legal);
+        }
+    }
+    assert_eq!(accepted, 3);
+    attack.net.meddler = None;
     attack.check();
 }
 
