@@ -68,8 +68,9 @@ const AT_THE_ROOT: &[&str] = &[
     "Cargo.lock",
 ];
 
-/// Endings of the tracked files that are no text: the archive of a reference run's histograms.
-const BINARIES: &[&str] = &[".zip"];
+/// The tracked files that are no text, by their folders and endings: archives of a reference run's histograms, and the
+/// recorder's programs for the kernel, which a test compares with their source.
+const BINARIES: &[(&str, &str)] = &[("records/", ".zip"), ("crates/observe/bpf/", ".bpf.o")];
 
 fn complain(what: &str, found: Vec<String>) {
     assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
@@ -161,7 +162,7 @@ fn the_root_holds_only_what_belongs_there() {
 fn no_binary_is_tracked() {
     let is_binary = |file: &Path| fs::read(file).is_ok_and(|bytes| bytes.contains(&0));
     let allowed = |path: &str| {
-        path.starts_with("records/") && BINARIES.iter().any(|ending| path.ends_with(ending))
+        BINARIES.iter().any(|(folder, ending)| path.starts_with(folder) && path.ends_with(ending))
     };
     let found = tracked()
         .into_iter()

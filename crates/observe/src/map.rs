@@ -9,14 +9,16 @@ mod listening;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
+use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{Gap, Process, Snapshot};
 pub use answer::{Answer, answers};
 pub use listening::Listener;
 
 /// What carries a channel's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Carrier {
     /// A pipe.
@@ -62,6 +64,12 @@ pub enum Carrier {
 }
 
 impl Carrier {
+    /// The carrier that recordings and JSON name with this word, e.g. `unix-stream`.
+    pub fn of_word(word: &str) -> Option<Carrier> {
+        let word: StrDeserializer<'_, Error> = word.into_deserializer();
+        Carrier::deserialize(word).ok()
+    }
+
     /// Its name in tables.
     pub const fn name(self) -> &'static str {
         match self {

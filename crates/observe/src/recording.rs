@@ -7,6 +7,7 @@
 
 mod event;
 mod head;
+mod histogram;
 mod reader;
 mod remarks;
 mod summary;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 pub use event::{Direction, Event, Operation};
 pub use head::{Head, Lost, Method, RecordedChannel, RecordedProcess, Totals};
+pub use histogram::{Histograms, Magnitudes};
 pub use reader::{Recording, write_csv};
 pub use summary::{DirectionSummary, Spread, Summary, ThreadShare};
 pub use writer::{EVENTS_PER_FILE, Recorder};

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::End;
 use crate::recording::{
     Direction, Event, Lost, Operation, RecordedChannel, RecordedProcess, Recorder, RecordingError,
     Totals,
@@ -28,17 +29,11 @@ pub struct Call {
     pub cpu: Option<u32>,
 }
 
-/// One end of a channel, as an importer finds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct End {
-    /// Identifies the channel.
-    pub channel: String,
-    /// Identifies the end within the channel.
-    pub end: String,
-    /// What carries the channel, in the terms of the map.
-    pub carrier: &'static str,
-    /// Its path or address; empty: none.
-    pub name: String,
+/// Where a call moved bytes: a channel, at its first or its second end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    channel: u32,
+    at_first: bool,
 }
 
 struct Known {
@@ -131,12 +126,32 @@ impl Assembly {
         head.processes[process as usize].name = name.to_owned();
     }
 
-    /// Adds a call that has returned. `end`: the end of the channel that it used; `None` for a wait on no channel in
-    /// particular.
+    /// The place that an end of a channel is, from now on.
+    pub fn place(&mut self, end: &End) -> Place {
+        let head = self.recorder.head_mut();
+        let known = self.channels.entry(end.channel.clone()).or_insert_with(|| {
+            head.channels.push(RecordedChannel {
+                carrier: end.carrier.to_owned(),
+                name: String::new(),
+                from: Default::default(),
+                to: Default::default(),
+            });
+            // The writing end of a pipe is its first one, whoever comes first.
+            let first = if end.end == "reader" { "writer".to_owned() } else { end.end.clone() };
+            Known { index: head.channels.len() as u32 - 1, first }
+        });
+        let channel = &mut head.channels[known.index as usize];
+        if channel.name.is_empty() {
+            channel.name.clone_from(&end.name);
+        }
+        Place { channel: known.index, at_first: known.first == end.end }
+    }
+
+    /// Adds a call that has returned. `place`: where it moved bytes; `None` for a wait on no channel in particular.
     ///
     /// # Errors
     /// The recording cannot be written.
-    pub fn add(&mut self, call: Call, end: Option<&End>) -> Result<(), RecordingError> {
+    pub fn add(&mut self, call: Call, place: Option<Place>) -> Result<(), RecordingError> {
         let thread = self.thread(call.thread);
         let origin = self.origin_ns.get_or_insert(call.at_ns);
         let mut at_ns = call.at_ns.saturating_sub(*origin);
@@ -161,8 +176,8 @@ impl Assembly {
             cpu: call.cpu,
             after: None,
         };
-        if let Some(end) = end {
-            self.use_channel(&mut event, end);
+        if let Some(place) = place {
+            self.use_channel(&mut event, place);
         }
         let row = self.recorder.events();
         match call.operation {
@@ -179,35 +194,21 @@ impl Assembly {
     }
 
     /// Fills in the channel, the direction and the queue.
-    fn use_channel(&mut self, event: &mut Event, end: &End) {
+    fn use_channel(&mut self, event: &mut Event, place: Place) {
         let head = self.recorder.head_mut();
         let process = head.threads[event.thread as usize];
-        let known = self.channels.entry(end.channel.clone()).or_insert_with(|| {
-            head.channels.push(RecordedChannel {
-                carrier: end.carrier.to_owned(),
-                name: String::new(),
-                from: Default::default(),
-                to: Default::default(),
-            });
-            // The writing end of a pipe is its first one, whoever comes first.
-            let first = if end.end == "reader" { "writer".to_owned() } else { end.end.clone() };
-            Known { index: head.channels.len() as u32 - 1, first }
-        });
-        let channel = &mut head.channels[known.index as usize];
-        if channel.name.is_empty() {
-            channel.name.clone_from(&end.name);
-        }
-        let at_first = known.first == end.end;
+        let channel = &mut head.channels[place.channel as usize];
+        let at_first = place.at_first;
         if at_first {
             channel.from.insert(process)
         } else {
             channel.to.insert(process)
         };
         let sends = event.operation == Operation::Send;
-        event.channel = Some(known.index);
+        event.channel = Some(place.channel);
         event.direction = if sends == at_first { Direction::Forward } else { Direction::Backward };
         let both = !channel.from.is_empty() && !channel.to.is_empty();
-        let queue = self.queues.entry((known.index, event.direction)).or_insert(Some((0, 0)));
+        let queue = self.queues.entry((place.channel, event.direction)).or_insert(Some((0, 0)));
         if let Some((sent, received)) = queue {
             if sends {
                 *sent += event.size_bytes;

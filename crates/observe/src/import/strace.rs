@@ -1,9 +1,11 @@
 //! Logs of `strace -f -ttt -T -yy`.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead};
+use std::io::BufRead;
 
-use super::assembly::{Assembly, Call, End};
+use super::ImportError;
+use super::assembly::{Assembly, Call};
+use super::end::{End, one_way, over_ip};
 use super::strace_line::{Finished, What, annotation, finished, parse};
 use crate::recording::{Operation, RecordingError};
 
@@ -32,12 +34,12 @@ pub fn read_strace(
     mut log: impl BufRead,
     assembly: &mut Assembly,
     mut each: impl FnMut() -> bool,
-) -> Result<(), StraceError> {
+) -> Result<(), ImportError> {
     let mut begun: HashMap<u32, Begun> = HashMap::new();
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
-        if log.read_until(b'\n', &mut bytes).map_err(StraceError::Log)? == 0 || !each() {
+        if log.read_until(b'\n', &mut bytes).map_err(ImportError::Log)? == 0 || !each() {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&bytes);
@@ -68,29 +70,19 @@ pub fn read_strace(
     }
 }
 
-/// Why a log could not be imported.
-#[derive(Debug, thiserror::Error)]
-pub enum StraceError {
-    /// It cannot be read.
-    #[error("cannot read the log: {0}")]
-    Log(io::Error),
-    /// The recording cannot be written.
-    #[error(transparent)]
-    Recording(#[from] RecordingError),
-}
-
 /// Lines that strace writes about itself.
 fn is_remark(text: &str) -> bool {
     text.trim().is_empty() || text.starts_with("strace: ")
 }
 
 /// Which arguments of a call are descriptors that send or receive.
-struct Shape {
-    sends: Option<usize>,
-    receives: Option<usize>,
+pub(super) struct Shape {
+    pub(super) sends: Option<usize>,
+    pub(super) receives: Option<usize>,
 }
 
-fn shape(name: &str) -> Option<Shape> {
+/// How a call moves bytes; `None`: it does not.
+pub(super) fn shape(name: &str) -> Option<Shape> {
     let (sends, receives) = match name {
         "read" | "readv" | "recvfrom" | "recvmsg" | "recvmmsg" | "recv" | "mq_timedreceive"
         | "msgrcv" => (None, Some(0)),
@@ -103,12 +95,25 @@ fn shape(name: &str) -> Option<Shape> {
     Some(Shape { sends, receives })
 }
 
+/// Whether a call only waits; a futex call may or may not.
+pub(super) fn is_wait_call(name: &str) -> bool {
+    matches!(
+        name,
+        "poll"
+            | "ppoll"
+            | "select"
+            | "pselect6"
+            | "epoll_wait"
+            | "epoll_pwait"
+            | "epoll_pwait2"
+            | "io_uring_enter"
+    )
+}
+
 fn is_wait(name: &str, args: &[&str]) -> bool {
     match name {
-        "poll" | "ppoll" | "select" | "pselect6" | "epoll_wait" | "epoll_pwait"
-        | "epoll_pwait2" | "io_uring_enter" => true,
         "futex" => args.get(1).is_some_and(|operation| operation.contains("FUTEX_WAIT")),
-        _ => false,
+        name => is_wait_call(name),
     }
 }
 
@@ -136,6 +141,7 @@ fn take(
                 assembly.lost.not_a_channel += 1;
                 continue;
             };
+            let place = assembly.place(&end);
             for (number, size) in sizes.into_iter().enumerate() {
                 let mut event = of(operation, size);
                 // The time of a call with several messages counts once; all of them are there when it returns.
@@ -143,7 +149,7 @@ fn take(
                     event.at_ns = at_ns.saturating_add_unsigned(took_ns);
                     event.took_ns = 0;
                 }
-                assembly.add(event, Some(&end))?;
+                assembly.add(event, Some(place))?;
             }
         }
     } else if is_wait(name, &call.args) {
@@ -212,9 +218,9 @@ fn end_of(name: &str, arg: &str, operation: Operation, call: &Finished<'_>) -> O
         "UNIX" | "UNIX-STREAM" => unix("unix-stream", inner),
         "UNIX-DGRAM" => unix("unix-datagram", inner),
         "UNIX-SEQPACKET" => unix("unix-seqpacket", inner),
-        "TCP" | "TCPv6" => over_ip("tcp", inner, call),
-        "UDP" | "UDPv6" => over_ip("udp", inner, call),
-        "SCTP" | "SCTPv6" => over_ip("sctp", inner, call),
+        "TCP" | "TCPv6" => inet("tcp", inner, call),
+        "UDP" | "UDPv6" => inet("udp", inner, call),
+        "SCTP" | "SCTPv6" => inet("sctp", inner, call),
         "NETLINK" => Some(End {
             channel: format!("netlink:{inner}"),
             end: "program".to_owned(),
@@ -230,12 +236,6 @@ fn end_of(name: &str, arg: &str, operation: Operation, call: &Finished<'_>) -> O
         }),
         _ => None,
     }
-}
-
-/// A channel whose first end is the sender's.
-fn one_way(carrier: &'static str, id: &str, operation: Operation) -> End {
-    let end = if operation == Operation::Send { "writer" } else { "reader" };
-    End { channel: format!("{carrier}:{id}"), end: end.to_owned(), carrier, name: String::new() }
 }
 
 /// `OWN->PEER,"PATH"`, `OWN->PEER` or `OWN,"PATH"`.
@@ -256,40 +256,13 @@ fn unix(carrier: &'static str, inner: &str) -> Option<End> {
 }
 
 /// `LOCAL->REMOTE`, or `LOCAL` of a socket that receives from anyone; then the call's address is the remote one.
-fn over_ip(protocol: &'static str, inner: &str, call: &Finished<'_>) -> Option<End> {
+fn inet(protocol: &'static str, inner: &str, call: &Finished<'_>) -> Option<End> {
     let given = || call.args.iter().rev().find_map(|arg| inet_address(arg));
     let (local, remote) = match inner.split_once("->") {
-        Some((local, remote)) => (local.to_owned(), Some(remote.to_owned())),
-        None => (inner.to_owned(), given()),
+        Some((local, remote)) => (local, Some(remote.to_owned())),
+        None => (inner, given()),
     };
-    let on_host = |remote: &str| {
-        remote.starts_with("127.")
-            || remote.starts_with("[::1]")
-            || remote.contains("::ffff:127.")
-            || local.rsplit_once(':').map(|l| l.0) == remote.rsplit_once(':').map(|r| r.0)
-    };
-    let Some(remote) = remote else {
-        let channel = format!("{protocol}:{local}");
-        let carrier = if protocol == "udp" { "udp-remote" } else { "other-socket" };
-        return Some(End { channel, end: local.clone(), carrier, name: local });
-    };
-    let carrier = match (protocol, on_host(&remote)) {
-        ("tcp", true) => "tcp-local",
-        ("tcp", false) => "tcp-remote",
-        ("udp", true) => "udp-local",
-        ("udp", false) => "udp-remote",
-        _ => "sctp",
-    };
-    // A server that is bound to any address sends from the one that its client uses; only the port is certain.
-    let place = |address: &str| match (protocol, address.rsplit_once(':')) {
-        ("udp", Some((_, port))) if on_host(&remote) => port.to_owned(),
-        _ => address.to_owned(),
-    };
-    let (a, b) = (place(&local), place(&remote));
-    let channel = format!("{protocol}:{}-{}", a.clone().min(b.clone()), a.clone().max(b));
-    let name =
-        if local < remote { format!("{local}-{remote}") } else { format!("{remote}-{local}") };
-    Some(End { channel, end: a, carrier, name })
+    Some(over_ip(protocol, local, remote.as_deref()))
 }
 
 /// The IPv4 address in `{sa_family=AF_INET, sin_port=htons(53), sin_addr=inet_addr("127.0.0.1")}`.

@@ -78,7 +78,7 @@ pub(super) fn parse(line: &str) -> Option<Line<'_>> {
 }
 
 /// Seconds with a fraction, as whole nanoseconds.
-fn nanoseconds(text: &str) -> Option<i64> {
+pub(super) fn nanoseconds(text: &str) -> Option<i64> {
     let (whole, fraction) = text.split_once('.')?;
     if fraction.is_empty() || fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
         return None;

@@ -71,6 +71,23 @@ pub struct Lost {
     pub clock_backwards: u64,
 }
 
+impl Lost {
+    /// What was lost, in words; `None` if that is nothing.
+    pub fn sentence(&self) -> Option<String> {
+        let parts: Vec<String> = [
+            (self.overrun, "events for which the recorder was too slow"),
+            (self.not_a_channel, "calls on files and other things that are no channels"),
+            (self.not_understood, "lines or records that were not understood"),
+            (self.clock_backwards, "times at which the clock went backwards"),
+        ]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+        (!parts.is_empty()).then(|| format!("not recorded: {}", parts.join(", ")))
+    }
+}
+
 /// A process of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedProcess {

@@ -1,0 +1,303 @@
+//! Records running processes with programs in the kernel (eBPF).
+//!
+//! The programs run at the begin and the end of each system call, ignore all threads but the observed ones, and write a
+//! record of each call that moved bytes or waited into a ring, from which [`Probes`] reads. They see no contents. When
+//! the recorder ends, in whichever way, the kernel removes them. `bpf/recorder.bpf.c` is their source.
+
+mod calls;
+mod cost;
+mod objects;
+mod records;
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
+use aya::programs::{BtfTracePoint, ProgramError};
+use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
+use crossway_sys::Errno;
+use crossway_sys::processes::ProcessFiles;
+
+use crate::import::Assembly;
+use crate::recording::RecordingError;
+pub use cost::Cost;
+use objects::Objects;
+use records::Record;
+
+/// The programs, compiled from `bpf/recorder.bpf.c` by `scripts/bpf.sh`.
+const OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/recorder.bpf.o");
+
+/// The programs and where the kernel calls them.
+const PROGRAMS: [(&str, &str); 5] = [
+    ("crossway_fork", "sched_process_fork"),
+    ("crossway_exec", "sched_process_exec"),
+    ("crossway_end", "sched_process_exit"),
+    ("crossway_exit", "sys_exit"),
+    ("crossway_enter", "sys_enter"),
+];
+
+/// What these programs cannot see.
+pub const BLIND_TO: &str = "loads and stores in shared memory; what io_uring moves; calls that failed; which of several \
+     UNIX datagram sockets a message went to; calls that had begun before the recording or ended after it";
+
+/// How long the recorder sleeps when the ring was empty: the delay of the last events, and small beside the time in
+/// which a ring of 16 MiB fills, 300 ms at a million events per second.
+const NAP: Duration = Duration::from_millis(5);
+
+/// How often the recorder looks whether any observed thread is left.
+const CENSUS: Duration = Duration::from_millis(100);
+
+/// A thread's entry: the same size as `struct thread` in `bpf/recorder.bpf.c`, all zero at first.
+type Thread = [u64; 6];
+
+/// Why the kernel's programs cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The kernel does not describe its structures.
+    #[error(
+        "this kernel has no BTF (/sys/kernel/btf/vmlinux); use a kernel with CONFIG_DEBUG_INFO_BTF"
+    )]
+    NoBtf,
+    /// The right is missing.
+    #[error(
+        "no right to load programs into the kernel; run as root, or with CAP_BPF and CAP_PERFMON"
+    )]
+    NotPermitted,
+    /// The kernel is locked down.
+    #[error(
+        "the kernel is locked down (confidentiality), which forbids reading its memory; boot with \
+         lockdown=integrity or without lockdown"
+    )]
+    LockedDown,
+    /// Processes have other numbers here than in the kernel.
+    #[error(
+        "process numbers of this container differ from the kernel's; record on the host, or in a container with \
+         --pid=host"
+    )]
+    OtherNumbers,
+    /// The kernel refuses the programs.
+    #[error("this kernel refuses the programs ({0}); Linux 5.11 or later is needed")]
+    Refused(String),
+    /// Measuring the cost failed.
+    #[error("cannot measure the cost of a call with a pipe: {0}")]
+    Pipe(io::Error),
+}
+
+/// What the kernel answers if a right is missing.
+const FORBIDDEN: [i32; 2] = [Errno::PERM.raw_os_error(), Errno::ACCESS.raw_os_error()];
+
+impl ProbeError {
+    fn refused(error: impl Into<EbpfError>) -> ProbeError {
+        let error = error.into();
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+        while let Some(at) = cause {
+            let code = at.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+            if code.is_some_and(|code| FORBIDDEN.contains(&code)) {
+                return if is_locked_down() {
+                    ProbeError::LockedDown
+                } else {
+                    ProbeError::NotPermitted
+                };
+            }
+            cause = at.source();
+        }
+        // An error may or may not repeat its cause.
+        let mut text = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(at) = cause {
+            let why = at.to_string();
+            if !text.contains(&why) {
+                text = format!("{text}: {why}");
+            }
+            cause = at.source();
+        }
+        // The verifier's log has thousands of lines; its last ones say what is wrong.
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        ProbeError::Refused(lines[lines.len().saturating_sub(3)..].join("; "))
+    }
+}
+
+/// Whether the kernel forbids even root to read its memory.
+fn is_locked_down() -> bool {
+    std::fs::read_to_string("/sys/kernel/security/lockdown")
+        .is_ok_and(|text| text.contains("[confidentiality]"))
+}
+
+/// The number of the calling thread.
+fn own_thread() -> io::Result<u32> {
+    let link = std::fs::read_link("/proc/thread-self")?;
+    let number = link.file_name().and_then(|name| name.to_str()?.parse().ok());
+    number.ok_or_else(|| io::Error::other("/proc/thread-self has no number"))
+}
+
+/// What was lost in the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counters {
+    overrun: u64,
+    not_a_channel: u64,
+    not_followed: u64,
+}
+
+/// The programs in the kernel, attached. Dropping this removes them.
+pub struct Probes {
+    // Before the maps: nothing is written any more when these go.
+    programs: Option<Ebpf>,
+    ring: RingBuf<MapData>,
+    threads: HashMap<MapData, u32, Thread>,
+    counters: PerCpuArray<MapData, u64>,
+    objects: Objects,
+    cost: Cost,
+    before: Counters,
+}
+
+impl Probes {
+    /// Loads the programs, attaches them, and measures what they cost. They observe nobody yet.
+    ///
+    /// # Errors
+    /// The kernel lacks something, or refuses; the error says what to do.
+    pub fn attach() -> Result<Probes, ProbeError> {
+        if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+            return Err(ProbeError::NoBtf);
+        }
+        let btf = Btf::from_sys_fs().map_err(ProbeError::refused)?;
+        let mut programs =
+            EbpfLoader::new().btf(Some(&btf)).load(OBJECT).map_err(ProbeError::refused)?;
+        let mut map = |name: &str| programs.take_map(name).expect("the object has this map");
+        let wrong = |error: aya::maps::MapError| ProbeError::refused(error);
+        let mut calls: Array<MapData, u32> = map("calls").try_into().map_err(wrong)?;
+        for (number, kind) in calls::KINDS {
+            calls.set(*number as u32, *kind as u32, 0).map_err(wrong)?;
+        }
+        let mut probes = Probes {
+            ring: map("ring").try_into().map_err(wrong)?,
+            threads: map("threads").try_into().map_err(wrong)?,
+            counters: map("counters").try_into().map_err(wrong)?,
+            objects: Objects::default(),
+            cost: Cost::default(),
+            before: Counters::default(),
+            programs: None,
+        };
+        let plain = cost::pipe_call_ns().map_err(ProbeError::Pipe)?;
+        for (name, tracepoint) in PROGRAMS {
+            let program: &mut BtfTracePoint = programs
+                .program_mut(name)
+                .expect("the object has this program")
+                .try_into()
+                .map_err(|e: ProgramError| ProbeError::refused(e))?;
+            program.load(tracepoint, &btf).map_err(ProbeError::refused)?;
+            program.attach().map_err(ProbeError::refused)?;
+        }
+        probes.programs = Some(programs);
+        probes.measure_cost(plain)?;
+        Ok(probes)
+    }
+
+    /// Measures what a call costs an observed thread and others, with this thread as the example.
+    fn measure_cost(&mut self, plain: u64) -> Result<(), ProbeError> {
+        let others = cost::pipe_call_ns().map_err(ProbeError::Pipe)?;
+        let own = own_thread().map_err(ProbeError::Pipe)?;
+        self.observe(own)?;
+        let observed = cost::pipe_call_ns();
+        self.threads.remove(&own).map_err(ProbeError::refused)?;
+        let observed = observed.map_err(ProbeError::Pipe)?;
+        let mut seen = 0_u64;
+        while self.ring.next().is_some() {
+            seen += 1;
+        }
+        if seen == 0 {
+            return Err(ProbeError::OtherNumbers);
+        }
+        self.cost = Cost {
+            observed_ns: observed.saturating_sub(plain),
+            others_ns: others.saturating_sub(plain),
+        };
+        self.before = self.counters();
+        Ok(())
+    }
+
+    /// What the programs add to a call, as measured when they were attached.
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    fn observe(&mut self, thread: u32) -> Result<(), ProbeError> {
+        self.threads.insert(thread, Thread::default(), 0).map_err(ProbeError::refused)
+    }
+
+    /// Observes all threads of these processes, and from now on what they start. Returns how many threads are new: call
+    /// it again with all descendants until that is 0, because a process may fork while its threads are listed.
+    ///
+    /// # Errors
+    /// There are more threads than fit.
+    pub fn follow(&mut self, pids: impl IntoIterator<Item = u32>) -> Result<usize, ProbeError> {
+        let files = ProcessFiles::new();
+        let mut new = 0;
+        for pid in pids {
+            // A process that has ended has no threads.
+            for thread in files.threads(pid).unwrap_or_default() {
+                if self.threads.get(&thread, 0).is_err() {
+                    self.observe(thread)?;
+                    new += 1;
+                }
+            }
+        }
+        Ok(new)
+    }
+
+    fn counters(&self) -> Counters {
+        let sum = |index: u32| {
+            let values = self.counters.get(&index, 0);
+            values.map_or(0, |values| values.iter().sum::<u64>())
+        };
+        Counters { overrun: sum(0), not_a_channel: sum(1), not_followed: sum(2) }
+    }
+
+    /// Records until `stop` returns true or no observed thread is left, and detaches the programs. Returns the number of
+    /// threads that started but could not be observed because there are too many.
+    ///
+    /// # Errors
+    /// The recording cannot be written. The programs are detached nevertheless.
+    pub fn record(
+        mut self,
+        assembly: &mut Assembly,
+        mut stop: impl FnMut() -> bool,
+    ) -> Result<u64, RecordingError> {
+        let mut census = Instant::now();
+        loop {
+            let read = self.drain(assembly)?;
+            assembly.flush_if_due()?;
+            if stop() {
+                break;
+            }
+            if read == 0 {
+                if census.elapsed() >= CENSUS {
+                    census = Instant::now();
+                    if self.threads.keys().next().is_none() {
+                        break;
+                    }
+                }
+                std::thread::sleep(NAP);
+            }
+        }
+        self.programs = None;
+        self.drain(assembly)?;
+        let now = self.counters();
+        assembly.lost.overrun += now.overrun - self.before.overrun;
+        assembly.lost.not_a_channel += now.not_a_channel - self.before.not_a_channel;
+        Ok(now.not_followed - self.before.not_followed)
+    }
+
+    /// Takes in what the ring holds. Returns the number of records.
+    fn drain(&mut self, assembly: &mut Assembly) -> Result<u64, RecordingError> {
+        let mut read = 0;
+        while let Some(item) = self.ring.next() {
+            read += 1;
+            match Record::parse(&item) {
+                Some(record) => self.objects.take(record, assembly)?,
+                None => assembly.lost.not_understood += 1,
+            }
+        }
+        Ok(read)
+    }
+}
