@@ -18,6 +18,7 @@ pub mod html;
 pub mod json;
 pub mod limits;
 pub mod machine;
+pub mod observed;
 pub mod profile;
 pub mod ranking;
 pub mod raw;

@@ -371,7 +371,8 @@ fn names(out: &mut String, frame: &Frame, lines: &[(&Series, &Drawn)]) {
     }
 }
 
-fn escape(text: &str) -> String {
+/// Text for an element or an attribute.
+pub(crate) fn escape(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, letter| {
         match letter {
             '&' => out.push_str("&amp;"),
