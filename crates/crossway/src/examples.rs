@@ -32,6 +32,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "crossway observe --all --watch=2",
             "crossway observe redis-server --record redis.rec --time 10",
             "crossway observe --recording redis.rec --csv events.csv",
+            "crossway observe --recording redis.rec --page redis.html",
         ],
     ),
     (

@@ -1,4 +1,7 @@
-//! `crossway observe` on the command line: maps of commands, imported logs, their summary and CSV, and what is refused.
+//! `crossway observe` on the command line: maps of commands, recordings by eBPF and strace, imported logs, their summary,
+//! CSV and page, and what is refused.
+
+mod browser;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -52,6 +55,210 @@ fn a_log_is_imported_summarised_and_exported() {
     assert!(String::from_utf8_lossy(&again.stderr).contains("exists already"), "{again:?}");
 }
 
+/// Whether eBPF can be used here.
+fn by_ebpf(dir: &Path) -> bool {
+    let tried = observe(dir, &["--record", "probe", "--by", "ebpf", "--", "true"]);
+    if !tried.status.success() {
+        eprintln!("SKIP observe: {}", String::from_utf8_lossy(&tried.stderr));
+    }
+    tried.status.success()
+}
+
+#[test]
+fn a_command_is_recorded_from_its_beginning_either_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let script =
+        "i=0; while [ $i -lt 20 ]; do echo twelve bytes; i=$((i + 1)); done | cat > /dev/null";
+    let ebpf = by_ebpf(dir.path());
+    for by in ["ebpf", "strace"] {
+        let args = ["--record", by, "--by", by, "--", "sh", "-c", script];
+        if by == "ebpf" && !ebpf {
+            continue;
+        }
+        let output = observe(dir.path(), &args);
+        if by == "strace" && !output.status.success() {
+            eprintln!("SKIP observe: {}", String::from_utf8_lossy(&output.stderr));
+            continue;
+        }
+        text(&output);
+        let csv = text(&observe(dir.path(), &["--recording", by, "--csv", "-"]));
+        let sends: Vec<&str> = csv.lines().filter(|line| line.contains(",send,")).collect();
+        let of_echo = sends.iter().filter(|line| line.contains(",13,")).count();
+        assert_eq!(of_echo, 20, "{by}: {csv}");
+        let shown = text(&observe(dir.path(), &["--recording", by]));
+        assert!(shown.contains("cat (") && shown.contains(&format!("recorded by {by}")), "{shown}");
+    }
+}
+
+/// The programs in the kernel that a process holds.
+fn kernel_programs(pid: u32) -> Vec<u32> {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    let texts = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+    let mut found: Vec<u32> = texts
+        .flat_map(|text| {
+            let ids = text.lines().filter_map(|line| line.strip_prefix("prog_id:"));
+            ids.filter_map(|id| id.trim().parse().ok()).collect::<Vec<u32>>()
+        })
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+#[test]
+fn a_recorder_that_is_killed_leaves_nothing_in_the_kernel_and_a_readable_recording() {
+    let dir = tempfile::tempdir().unwrap();
+    if !by_ebpf(dir.path()) {
+        return;
+    }
+    let mut observed = Command::new("sh")
+        .args(["-c", "while :; do echo something; done | cat > /dev/null"])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut recorder = Command::new(assert_cmd::cargo::cargo_bin!("crossway"))
+        .args(["observe", "--record", "killed", "--by", "ebpf"])
+        .arg(observed.id().to_string())
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let first = dir.path().join("killed/events-000001.parquet");
+    let wait = || {
+        assert!(std::time::Instant::now() < until, "it takes too long");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    while !first.exists() {
+        wait();
+    }
+    let programs = kernel_programs(recorder.id());
+    assert!(programs.len() >= 5, "{programs:?}");
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    let left = || {
+        let ids = aya::programs::loaded_programs().filter_map(Result::ok).map(|p| p.id());
+        ids.filter(|id| programs.contains(id)).count()
+    };
+    // The kernel frees them a little later.
+    while left() > 0 {
+        wait();
+    }
+    assert!(observed.try_wait().unwrap().is_none(), "the program goes on");
+    // The shell is the parent of both; without their writer or reader they end.
+    let children = format!("/proc/{0}/task/{0}/children", observed.id());
+    for child in std::fs::read_to_string(children).unwrap_or_default().split_whitespace() {
+        let _ = Command::new("kill").args(["-9", child]).status();
+    }
+    let _ = observed.kill();
+    observed.wait().unwrap();
+    let output = observe(dir.path(), &["--recording", "killed"]);
+    let shown = text(&output);
+    assert!(shown.contains("pipe") && shown.contains("10 B"), "{shown}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("did not finish"), "{output:?}");
+}
+
+#[test]
+fn a_map_and_a_recording_become_pages_without_scripts() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = "1 1.000000 write(1<pipe:[7]>, \"secret\", 6) = 6 <0.000010>\n\
+               2 1.000005 read(0<pipe:[7]>, \"secret\", 10) = 6 <0.000020>\n\
+               1 1.000100 write(1<pipe:[7]>, \"secret\", 600) = 600 <0.000010>\n";
+    std::fs::write(dir.path().join("log"), log).unwrap();
+    text(&observe(dir.path(), &["--import", "log", "--record", "rec"]));
+    text(&observe(dir.path(), &["--recording", "rec", "--page", "rec.html"]));
+    let page = std::fs::read_to_string(dir.path().join("rec.html")).unwrap();
+    assert!(page.contains("606 B") && page.contains("class=\"bars\""), "{page}");
+    assert!(
+        !page.contains("secret")
+            && !page.contains("<script")
+            && !page.contains("http-equiv=\"refresh")
+    );
+    let args = ["--page", "map.html", "--after", "0.5", "--", "sh", "-c", "sleep 2 | cat"];
+    text(&observe(dir.path(), &args));
+    let page = std::fs::read_to_string(dir.path().join("map.html")).unwrap();
+    assert!(page.contains("class=\"picture\"") && page.contains(">sleep<"), "{page}");
+}
+
+/// A log of five processes: two clients of a server over TCP, which asks another one over a UNIX socket, which writes
+/// into a pipe.
+fn busy_log() -> String {
+    let mut log = String::new();
+    for (pid, name) in
+        [(1, "client-with-a-long-name"), (2, "client"), (3, "server"), (4, "store"), (5, "log")]
+    {
+        log.push_str(&format!(
+            "{pid} 1.000000 execve(\"/bin/{name}\", [\"\"], 0x7f) = 0 <0.0001>\n"
+        ));
+    }
+    let mut at = 2_000_000_u64;
+    let mut line = |pid: u32, call: &str, descriptor: &str, size: u64| {
+        at += 7 + size % 11;
+        let time = format!("{}.{:06}", at / 1_000_000, at % 1_000_000);
+        log.push_str(&format!(
+            "{pid} {time} {call}(3<{descriptor}>, \"\"..., {size}) = {size} <0.000003>\n"
+        ));
+    };
+    for n in 0..200_u64 {
+        let client = 1 + n as u32 % 2;
+        let (there, back) = (
+            format!("TCP:[127.0.0.1:500{client}->127.0.0.1:80]"),
+            format!("TCP:[127.0.0.1:80->127.0.0.1:500{client}]"),
+        );
+        for (pid, call, descriptor, size) in [
+            (client, "write", there.as_str(), 60 + n % 90),
+            (3, "read", back.as_str(), 60 + n % 90),
+            (3, "write", "UNIX-STREAM:[10->11]", 30),
+            (4, "read", "UNIX-STREAM:[11->10]", 30),
+            (4, "write", "pipe:[77]", 9),
+            (5, "read", "pipe:[77]", 9),
+            (4, "write", "UNIX-STREAM:[11->10]", 4000 + n * 7),
+            (3, "read", "UNIX-STREAM:[10->11]", 4000 + n * 7),
+            (3, "write", back.as_str(), 4100 + n * 7),
+            (client, "read", there.as_str(), 4100 + n * 7),
+        ] {
+            line(pid, call, descriptor, size);
+        }
+    }
+    log
+}
+
+#[test]
+fn the_page_of_a_recording_is_readable_in_a_browser_at_every_width() {
+    let test = "the_page_of_a_recording_is_readable_in_a_browser_at_every_width";
+    let Some(mut browser) = browser::Browser::start(test) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("log"), busy_log()).unwrap();
+    text(&observe(dir.path(), &["--import", "log", "--record", "rec"]));
+    text(&observe(dir.path(), &["--recording", "rec", "--page", "rec.html"]));
+    let file = dir.path().join("rec.html");
+    // Names of boxes stay in their boxes, and labels of arrows do not cover each other.
+    let outside = "[...document.querySelectorAll('.picture g')].filter((g) => g.getClientRects().length && g.querySelector('.box'))
+        .filter((g) => { const box = g.querySelector('.box').getBoundingClientRect();
+            return [...g.querySelectorAll('text')].some((t) => { const r = t.getBoundingClientRect(); return r.left < box.left || r.right > box.right; }); }).length";
+    let covered = "(() => { const boxes = [...document.querySelectorAll('.on-arrow')].map((t) => t.getBoundingClientRect()).filter((r) => r.width);
+        return boxes.filter((a, i) => boxes.slice(i + 1).some((b) => a.left < b.right && b.left < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom)).length; })()";
+    let shown =
+        "[...document.querySelectorAll('.picture')].filter((p) => p.getClientRects().length)";
+    for width in [1400, 800, 390] {
+        for scheme in ["light", "dark"] {
+            let page = browser.open(&file, width, scheme);
+            let at = format!("{width} {scheme}");
+            let mut number = |expression: &str| browser.eval(&page, expression).as_i64().unwrap();
+            assert!(number("document.documentElement.scrollWidth - innerWidth") <= 0, "{at}");
+            assert_eq!(number(&format!("{shown}.length")), 1, "{at}");
+            assert_eq!(number(&format!("{shown}[0].querySelectorAll('.box').length")), 5, "{at}");
+            // Two TCP connections and the UNIX socket both ways, and the pipe.
+            assert_eq!(number(&format!("{shown}[0].querySelectorAll('.arrow').length")), 7, "{at}");
+            assert_eq!(number(outside), 0, "{at}");
+            assert_eq!(number(covered), 0, "{at}");
+            assert_eq!(number("document.querySelectorAll('.bars').length"), 14, "{at}");
+        }
+    }
+    assert_eq!(browser.complaints(), [""; 0]);
+    assert_eq!(browser.requests_outside(), [""; 0]);
+}
+
 #[test]
 fn what_cannot_be_observed_is_refused_with_the_next_step() {
     let dir = tempfile::tempdir().unwrap();
@@ -61,6 +268,7 @@ fn what_cannot_be_observed_is_refused_with_the_next_step() {
         (&["4194304"], "there is no process 4194304"),
         (&["--recording", "nowhere"], "nowhere"),
         (&["--import", "nowhere", "--record", "rec"], "nowhere"),
+        (&["--import", "/dev/null", "--record", "rec"], "unknown format"),
         (&["--", "/no/such/program"], "/no/such/program"),
     ] {
         let output = observe(dir.path(), args);

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
-use aya::programs::{BtfTracePoint, ProgramError};
+use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use crossway_sys::Errno;
 use crossway_sys::processes::ProcessFiles;
@@ -164,15 +164,15 @@ impl Probes {
         let mut programs =
             EbpfLoader::new().btf(Some(&btf)).load(OBJECT).map_err(ProbeError::refused)?;
         let mut map = |name: &str| programs.take_map(name).expect("the object has this map");
-        let wrong = |error: aya::maps::MapError| ProbeError::refused(error);
-        let mut calls: Array<MapData, u32> = map("calls").try_into().map_err(wrong)?;
+        let mut calls: Array<MapData, u32> =
+            map("calls").try_into().map_err(ProbeError::refused)?;
         for (number, kind) in calls::KINDS {
-            calls.set(*number as u32, *kind as u32, 0).map_err(wrong)?;
+            calls.set(*number as u32, *kind as u32, 0).map_err(ProbeError::refused)?;
         }
         let mut probes = Probes {
-            ring: map("ring").try_into().map_err(wrong)?,
-            threads: map("threads").try_into().map_err(wrong)?,
-            counters: map("counters").try_into().map_err(wrong)?,
+            ring: map("ring").try_into().map_err(ProbeError::refused)?,
+            threads: map("threads").try_into().map_err(ProbeError::refused)?,
+            counters: map("counters").try_into().map_err(ProbeError::refused)?,
             objects: Objects::default(),
             cost: Cost::default(),
             before: Counters::default(),
@@ -184,7 +184,7 @@ impl Probes {
                 .program_mut(name)
                 .expect("the object has this program")
                 .try_into()
-                .map_err(|e: ProgramError| ProbeError::refused(e))?;
+                .map_err(ProbeError::refused)?;
             program.load(tracepoint, &btf).map_err(ProbeError::refused)?;
             program.attach().map_err(ProbeError::refused)?;
         }

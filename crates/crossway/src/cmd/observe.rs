@@ -1,5 +1,6 @@
 //! `crossway observe`.
 
+mod live;
 mod record;
 mod show;
 
@@ -15,9 +16,11 @@ use crossway_observe::map::{Answer, Map, answers};
 use crossway_observe::rates::{Rates, between};
 use crossway_observe::snapshot::Snapshot;
 use crossway_observe::target;
+use crossway_report::observed::page_of_map;
 use serde::Serialize;
 
 use super::Run;
+use crate::output;
 use crate::ui::{Interrupts, Ui, on_screen};
 
 /// Show which processes talk to each other, and by what; record what they exchange
@@ -27,8 +30,9 @@ use crate::ui::{Interrupts, Ui, on_screen};
 /// use a network although they need none. Nothing is attached to the processes, and they do not notice. A user's own
 /// processes need no privilege; what cannot be seen is listed with the remedy.
 ///
-/// --record writes each call that moves bytes, with its size and times but without contents, into a folder; it uses
-/// strace, which slows programs down while it runs. --import makes such a recording from a log of strace.
+/// --record writes each call that moves bytes, with its size and times but without contents, into a folder. It uses
+/// eBPF, which needs root, or strace, which slows programs down while it runs. --import makes such a recording from a
+/// log of strace, a capture of packets, output of perf or a trace of NetPerfMeter.
 #[derive(clap::Args)]
 pub(crate) struct Observe {
     /// Numbers or names of processes
@@ -56,10 +60,14 @@ pub(crate) struct Observe {
     /// Record for S seconds [default: until the processes end or Ctrl-C]
     #[arg(long, value_name = "S", requires = "record", value_parser = seconds)]
     time: Option<f64>,
+    /// How to record [default: ebpf, or strace where that is not possible]
+    #[arg(long, value_enum, requires = "record", conflicts_with = "import")]
+    by: Option<live::By>,
     /// Leave names, paths, addresses and process numbers out of the recording
     #[arg(long, requires = "record")]
     anonymous: bool,
-    /// Make the recording from this log of strace -f -ttt -T -yy; - is standard input
+    /// Make the recording from this log of strace -f -ttt -T -yy, capture, output of perf, or NetPerfMeter trace; - is
+    /// standard input
     #[arg(long, value_name = "LOG", requires = "record", conflicts_with_all = ["targets", "command", "time"])]
     import: Option<PathBuf>,
     /// Summarise a recording
@@ -68,6 +76,9 @@ pub(crate) struct Observe {
     /// Write the events of a recording to this file as CSV; - is standard output
     #[arg(long, value_name = "FILE", requires = "recording")]
     csv: Option<PathBuf>,
+    /// Write the map, or the recording that --recording names, to this file as an HTML page that works offline
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["watch", "json", "record", "csv"])]
+    page: Option<PathBuf>,
     /// Start this command and observe it
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "targets")]
     command: Vec<OsString>,
@@ -92,7 +103,7 @@ struct Document<'a> {
 impl Run for Observe {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         if let Some(recording) = &self.recording {
-            return record::show(ui, recording, self.csv.as_ref());
+            return record::show(ui, recording, self.csv.as_ref(), self.page.as_ref());
         }
         let interrupts = Interrupts::catch()?;
         if let Some((into, log)) = self.record.as_ref().zip(self.import.as_ref()) {
@@ -145,17 +156,24 @@ impl Observe {
 
     /// Records the targets, or a command from its beginning.
     fn record(&self, ui: &Ui, into: &Path, interrupts: &Interrupts) -> anyhow::Result<ExitCode> {
+        let order = |pids, child| live::Order {
+            pids,
+            child,
+            into,
+            time: self.time.map(Duration::from_secs_f64),
+            anonymous: self.anonymous,
+            by: self.by,
+        };
         if self.command.is_empty() {
             let snapshot = Snapshot::take().context("cannot read /proc; mount it")?;
             let chosen = target::select(&snapshot, &self.targets)?;
-            return record::live(ui, &chosen, None, into, self, interrupts);
+            return live::live(ui, &order(&chosen, None), interrupts);
         }
-        let mut child = record::start_stopped(&self.command)?;
+        let mut child = live::start_stopped(&self.command)?;
         let chosen = BTreeSet::from([child.id()]);
-        let recorded = record::live(ui, &chosen, Some(&child), into, self, interrupts);
+        let recorded = live::live(ui, &order(&chosen, Some(&child)), interrupts);
         if recorded.is_err() {
-            // It may still wait to be resumed.
-            let _ = child.kill();
+            live::abandon(&mut child);
         } else if !interrupts.any() && child.try_wait()?.is_none() {
             ui.note("waiting for the command to end");
         }
@@ -197,6 +215,10 @@ impl Observe {
     }
 
     fn print(&self, ui: &Ui, document: &Document<'_>, live: bool) -> anyhow::Result<()> {
+        if let Some(path) = &self.page {
+            let text = page_of_map(document.map, &document.answers)?;
+            return write_page(ui, path, &text).map(|_| ());
+        }
         if self.json && self.watch.is_none() {
             return ui.print_json(document);
         }
@@ -213,6 +235,17 @@ impl Observe {
         let mut out = std::io::stdout().lock();
         out.write_all(&text).and_then(|()| out.flush()).map_err(crate::ui::output_failed)
     }
+}
+
+/// Writes a page, and says where it is.
+fn write_page(ui: &Ui, path: &Path, text: &str) -> anyhow::Result<ExitCode> {
+    output::write(
+        path,
+        "name another file with --page",
+        |out| Ok(out.write_all(text.as_bytes())?),
+    )?;
+    ui.tell(&format!("wrote {}", path.display()));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Sleeps until an instant or an interrupt.
