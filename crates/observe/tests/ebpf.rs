@@ -226,9 +226,9 @@ done()
     let udp = messages(&recording, "udp-local");
     let sizes: Vec<&[u64]> = udp.iter().map(|(_, _, sizes)| sizes.as_slice()).collect();
     assert_eq!(sizes, [&[16, 18][..], &[16, 18], &[17], &[17]], "{udp:?}");
-    // Its standard output is a pipe, too.
+    // Its standard output is a pipe, too, and its input may have been read within the recording.
     let pipes = recording.head.channels.iter().filter(|c| c.carrier == "pipe").count();
-    assert_eq!(pipes, 2);
+    assert!([2, 3].contains(&pipes), "{pipes}");
     let has = |size| {
         let count = recording.events.iter().filter(|e| e.size_bytes == size).count();
         assert_eq!(count, 2, "a send and a receive of {size} bytes");

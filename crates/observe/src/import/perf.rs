@@ -197,10 +197,9 @@ fn take(
         cpu: line.cpu,
     };
     let waits = match call.name {
-        // 0 is FUTEX_WAIT, 9 FUTEX_WAIT_BITSET; perf leaves out arguments that are 0.
-        "futex" => argument(call.args, "op").is_none_or(|op| {
-            op.starts_with("WAIT") || ["0x0", "0x80", "0x9", "0x89", "0x189"].contains(&op.as_str())
-        }),
+        // perf trace leaves out arguments that are 0, which is FUTEX_WAIT.
+        "futex" => argument(call.args, "op")
+            .is_none_or(|op| op.starts_with("WAIT") || waits_by_number(&op)),
         name => is_wait_call(name),
     };
     if waits {
@@ -240,6 +239,13 @@ fn take(
         }
     }
     Ok(true)
+}
+
+/// Whether the number of an operation on a futex is one that waits.
+fn waits_by_number(operation: &str) -> bool {
+    // FUTEX_WAIT, _LOCK_PI, _WAIT_BITSET, _WAIT_REQUEUE_PI, _LOCK_PI2; without the flags above them.
+    let number = operation.strip_prefix("0x").and_then(|hex| u32::from_str_radix(hex, 16).ok());
+    number.is_some_and(|number| [0, 6, 9, 11, 13].contains(&(number & 127)))
 }
 
 /// The value of an argument: `3<pipe:[7]>` of `fd: 3<pipe:[7]>, buf: 0x1`.
