@@ -2,10 +2,11 @@
 //! device, is written to but never replaced.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use crossway_sys::Errno;
 
 /// Writes what `fill` produces to `path`, which the user chose. An error contains `remedy`, the next step for the user.
 /// A regular file is either replaced as a whole or stays as it was. A device, a FIFO or `/dev/stdout` is written to,
@@ -15,14 +16,14 @@ pub(crate) fn write(
     remedy: &str,
     fill: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let cannot = || format!("cannot write {}; {remedy}", path.display());
+    let cannot = |error| explained(error, path, remedy);
     let Some(file) = regular(path) else {
         let attempt = || -> anyhow::Result<()> {
             let mut out = BufWriter::new(OpenOptions::new().write(true).open(path)?);
             fill(&mut out)?;
             Ok(out.flush()?)
         };
-        return attempt().with_context(cannot);
+        return attempt().map_err(cannot);
     };
     let attempt = |part: &Path| -> anyhow::Result<()> {
         let mut out = BufWriter::new(File::create(part)?);
@@ -30,10 +31,23 @@ pub(crate) fn write(
         out.flush()?;
         Ok(fs::rename(part, &file)?)
     };
-    let part = part_of(&file).with_context(cannot)?;
-    attempt(&part).with_context(cannot).inspect_err(|_| {
+    let part = part_of(&file).map_err(cannot)?;
+    attempt(&part).map_err(cannot).inspect_err(|_| {
         let _ = fs::remove_file(&part);
     })
+}
+
+/// Adds what could not be written, and the next step, to an error: `remedy`, unless a limit of this process is the
+/// cause, which applies to other files, too.
+fn explained(error: anyhow::Error, path: &Path, remedy: &str) -> anyhow::Error {
+    let errnos = || error.chain().filter_map(|e| e.downcast_ref::<io::Error>()?.raw_os_error());
+    let remedy = if errnos().any(|errno| Errno::from_raw_os_error(errno) == Errno::FBIG) {
+        "the limit of a file's size (RLIMIT_FSIZE) is too low; raise it: ulimit -f unlimited"
+    } else {
+        remedy
+    };
+    let text = format!("cannot write {}; {remedy}", path.display());
+    error.context(text)
 }
 
 /// Checks that [`write()`] will be able to write a regular file; checks nothing for other paths. To be called before
@@ -47,7 +61,7 @@ pub(crate) fn check(path: &Path, remedy: &str) -> anyhow::Result<()> {
         }
         Ok(())
     };
-    attempt().with_context(|| format!("cannot write {}; {remedy}", path.display()))
+    attempt().map_err(|error| explained(error, path, remedy))
 }
 
 /// Returns the regular file, existing or yet to be created, to which `path` refers; `None` if it is something else or a

@@ -41,7 +41,7 @@ const BLOCKS_MAX: usize = 24;
 pub enum HtmlError {
     /// The template does not match its data: a defect of Crossway.
     #[error("cannot render the HTML page: {0}; this is a defect of Crossway, please report it")]
-    Template(#[from] minijinja::Error),
+    Template(minijinja::Error),
     /// The chart data could not be serialized: a defect of Crossway.
     #[error(
         "cannot serialize the data of the HTML page: {0}; this is a defect of Crossway, please report it"
@@ -50,6 +50,20 @@ pub enum HtmlError {
     /// The page could not be written to its file.
     #[error("cannot write the HTML page: {0}")]
     Io(#[from] std::io::Error),
+}
+
+impl From<minijinja::Error> for HtmlError {
+    /// The template engine wraps the errors of the file that it writes to.
+    fn from(error: minijinja::Error) -> Self {
+        let source = std::error::Error::source(&error);
+        match source.and_then(|source| source.downcast_ref::<std::io::Error>()) {
+            Some(io) => HtmlError::Io(match io.raw_os_error() {
+                Some(errno) => std::io::Error::from_raw_os_error(errno),
+                None => std::io::Error::new(io.kind(), io.to_string()),
+            }),
+            None => HtmlError::Template(error),
+        }
+    }
 }
 
 /// The style in which a contender is drawn.
