@@ -42,4 +42,23 @@ run=$(basename "$root"/runs/*-*)
 [ -s "$root/runs/$run/report.html" ] || fail "measure left no report"
 inside report "/runs/$run" --markdown > "$root/report.md" || fail "report"
 [ "$(grep -c '^|' "$root/report.md")" -gt 10 ] || fail "the report has no table"
+
+# The program contains the libraries for unmodified programs. It is alone in its folder, outside of the root.
+if [ -x /usr/bin/python3 ]; then
+  mkdir "$root/outside"
+  cat > "$root/outside/talk.py" <<'END'
+import socket, threading
+listener = socket.create_server(("127.0.0.1", 0))
+server = threading.Thread(target=lambda: listener.accept()[0].sendall(b"moved"))
+server.start()
+assert socket.create_connection(listener.getsockname()).recv(5) == b"moved"
+server.join()
+END
+  env -u XDG_RUNTIME_DIR XDG_CACHE_HOME="$root/outside/cache" CROSSWAY_RUN_PATIENCE_MS=20000 \
+    "$root/bin/crossway" run --explain="$root/outside/explained" -- /usr/bin/python3 "$root/outside/talk.py"
+  [ "$(grep -c 'a UNIX stream pair in place of TCP' "$root/outside/explained")" -eq 2 ] ||
+    { cat "$root/outside/explained"; fail "crossway run moved nothing"; }
+else
+  say "SKIP crossway run: /usr/bin/python3 is missing; install python3"
+fi
 say "passed: from the copied file to the report in $((SECONDS - began)) s, the file is $(stat -c %s "$file") bytes"

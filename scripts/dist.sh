@@ -45,7 +45,13 @@ for target; do
     say "the toolchain lacks the standard library of $target: rustup target add $target"; exit 1; }
   variable=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$target")
   # With a target named, these flags do not reach build scripts and macros, which must be able to load libraries.
-  export "${variable}_RUSTFLAGS=-C target-feature=+crt-static $remap" "${variable}_LINKER=$linker"
+  export "${variable}_RUSTFLAGS=$remap" "${variable}_LINKER=$linker"
+  say "building for $target the libraries for unmodified programs, which the program contains"
+  libraries=$build/dist-libraries
+  "$CARGO" build --profile dist-library --locked -p crossway-preload -p crossway-tipc-preload \
+    --target "$target" --target-dir "$libraries"
+  export CROSSWAY_LIBRARIES=$libraries/$target/dist-library
+  export "${variable}_RUSTFLAGS=-C target-feature=+crt-static $remap"
   say "building for $target"
   "$CARGO" build --profile dist --locked -p crossway --target "$target" --target-dir "$build"
   program=$build/$target/dist/crossway

@@ -19,6 +19,7 @@ macro_rules! eprintln {
 mod args;
 mod cmd;
 mod examples;
+mod libraries;
 mod output;
 mod pcap;
 mod progress;

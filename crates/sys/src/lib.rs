@@ -26,6 +26,7 @@ pub mod heap;
 pub mod interrupt;
 pub mod kcmp;
 pub mod kernel;
+pub mod kept;
 pub mod lease;
 pub mod lifeline;
 pub mod link_watch;

@@ -2,17 +2,23 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow, bail};
+use clap::ValueEnum;
 use crossway_tipc_client::unmodified::{self, CannotRun};
 
 use super::Run;
+use crate::libraries;
 use crate::ui::Ui;
 
 /// File name of the preloaded library (crates/preload).
 const LIBRARY: &str = "libcrossway_preload.so";
+/// Where the library appears in a container.
+const IN_CONTAINER: &str = "/opt/crossway/libcrossway_preload.so";
+/// Tells the library where to explain what carries each connection.
+const EXPLAIN_VARIABLE: &str = "CROSSWAY_RUN_EXPLAIN";
 
 /// Run an unmodified program so that its TCP connections within this host become UNIX stream pairs
 ///
@@ -26,27 +32,42 @@ pub(crate) struct RunUnmodified {
     /// Say for each connection what carries it and why, in FILE or on standard error
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     explain: Option<PathBuf>,
-    /// Path of libcrossway_preload.so [default: in the directory of crossway, or in ../lib]
+    /// Path of libcrossway_preload.so [default: in the directory of crossway, in ../lib, or contained]
     #[arg(long, value_name = "PATH")]
     library: Option<PathBuf>,
+    /// Run nothing, but print what makes programs run so: lines for a shell, or options for `docker run` or `podman run`
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "sh")]
+    shell: Option<Form>,
     /// Program to run and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        required_unless_present = "shell",
+        conflicts_with = "shell",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     program: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Form {
+    /// `eval "$(crossway run --shell)"`
+    Sh,
+    /// `docker run $(crossway run --shell=docker) IMAGE`
+    Docker,
 }
 
 impl Run for RunUnmodified {
     fn run(self, _ui: &Ui) -> anyhow::Result<ExitCode> {
-        let library = match &self.library {
-            Some(path) => unmodified::loadable(path)?,
-            None => {
-                let own = std::env::current_exe().context("cannot find this program's own file")?;
-                unmodified::library_named(LIBRARY, &own)?
-            }
-        };
+        let library = libraries::find(LIBRARY, self.library.as_deref())?;
+        let explain = self.explain.as_deref().map(place_of_explanations);
+        if let Some(form) = self.shell {
+            print!("{}", form.text(&library, explain.as_deref())?);
+            return Ok(ExitCode::SUCCESS);
+        }
         let Some((program, arguments)) = self.program.split_first() else {
             bail!("no program given");
         };
-        let mut command =
+        let mut command: Command =
             unmodified::preloading(&library, program, arguments).map_err(|error| match error {
                 CannotRun::Static { path } => anyhow!(
                     "{} is linked statically, so its calls cannot be intercepted: link it dynamically, or run it without `crossway run`",
@@ -58,14 +79,52 @@ impl Run for RunUnmodified {
                 ),
                 error => error.into(),
             })?;
-        if let Some(place) = &self.explain {
-            // Absolute, so that it stays valid if the program changes its directory.
-            let place = match place.as_os_str() {
-                standard_error if standard_error == "-" => place.clone(),
-                _ => std::path::absolute(place).unwrap_or_else(|_| place.clone()),
-            };
-            command.env("CROSSWAY_RUN_EXPLAIN", place);
+        if let Some(place) = explain {
+            command.env(EXPLAIN_VARIABLE, place);
         }
         Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
+    }
+}
+
+/// Where to explain: standard error (`-`), or a file, as an absolute path, so that it stays valid if the program changes its
+/// directory.
+fn place_of_explanations(place: &Path) -> PathBuf {
+    if place == Path::new("-") {
+        return place.to_owned();
+    }
+    std::path::absolute(place).unwrap_or_else(|_| place.to_owned())
+}
+
+impl Form {
+    /// What the user copies: it makes programs load the library, in a shell or a container.
+    fn text(self, library: &Path, explain: Option<&Path>) -> anyhow::Result<String> {
+        let quoted = |path: &Path| -> anyhow::Result<String> {
+            let text = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
+            Ok(shlex::try_quote(text)?.into_owned())
+        };
+        let file = explain.filter(|place| *place != Path::new("-"));
+        Ok(match self {
+            // What the shell's programs load already, they load still.
+            Form::Sh => {
+                let library = quoted(library)?;
+                let mut text = format!("export LD_PRELOAD={library}${{LD_PRELOAD:+:$LD_PRELOAD}}\n");
+                if let Some(place) = explain {
+                    text += &format!("export {EXPLAIN_VARIABLE}={}\n", quoted(place)?);
+                }
+                text
+            }
+            Form::Docker if file.is_some() => {
+                bail!("a container does not have the file for explanations: use --explain without a file")
+            }
+            Form::Docker => {
+                // The words are not quoted again: whoever substitutes them splits them at spaces.
+                let path = library.to_str().context("the library's path is not UTF-8")?;
+                let mut text = format!("--volume={path}:{IN_CONTAINER}:ro --env=LD_PRELOAD={IN_CONTAINER}");
+                if explain.is_some() {
+                    text += &format!(" --env={EXPLAIN_VARIABLE}=-");
+                }
+                text + "\n"
+            }
+        })
     }
 }

@@ -100,15 +100,7 @@ pub enum CannotRun {
     },
 }
 
-/// Finds the library for TIPC in the directory of the program `own`, or in the `lib` directory next to that directory.
-///
-/// # Errors
-/// [`CannotRun::NoLibrary`], [`CannotRun::LibraryPath`].
-pub fn library(own: &Path) -> Result<PathBuf, CannotRun> {
-    library_named(LIBRARY, own)
-}
-
-/// As [`library`], for a library with another file name.
+/// Finds a library in the directory of the program `own`, or in the `lib` directory next to that directory.
 ///
 /// # Errors
 /// [`CannotRun::NoLibrary`], [`CannotRun::LibraryPath`].
@@ -403,13 +395,13 @@ mod tests {
         fs::create_dir(&bin).unwrap();
         fs::create_dir(&lib).unwrap();
         let own = bin.join("crossway");
-        let missing = library(&own).unwrap_err().to_string();
+        let missing = library_named(LIBRARY, &own).unwrap_err().to_string();
         assert!(missing.contains(&bin.display().to_string()), "{missing}");
         fs::write(lib.join(LIBRARY), "").unwrap();
         let real = |path: PathBuf| path.canonicalize().unwrap();
-        assert_eq!(library(&own).unwrap(), real(lib.join(LIBRARY)));
+        assert_eq!(library_named(LIBRARY, &own).unwrap(), real(lib.join(LIBRARY)));
         fs::write(bin.join(LIBRARY), "").unwrap();
-        assert_eq!(library(&own).unwrap(), real(bin.join(LIBRARY)));
+        assert_eq!(library_named(LIBRARY, &own).unwrap(), real(bin.join(LIBRARY)));
         let spaced = dir.path().join("a b");
         fs::write(&spaced, "").unwrap();
         assert!(matches!(loadable(&spaced), Err(CannotRun::LibraryPath { .. })));

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow, bail};
 use crossway_tipc_client::{Backend, Socket, SocketKind, unmodified};
 
+use crate::libraries;
+
 /// Run an unmodified AF_TIPC program on a tipcd
 ///
 /// A library that is preloaded (LD_PRELOAD) forwards the program's calls on AF_TIPC sockets to the tipcd and passes all
@@ -20,7 +22,7 @@ pub(crate) struct RunProgram {
     /// Use the tipcd even if the kernel has AF_TIPC
     #[arg(long)]
     force: bool,
-    /// Path of libcrossway_tipc_preload.so [default: in the directory of crossway, or in ../lib]
+    /// Path of libcrossway_tipc_preload.so [default: in the directory of crossway, in ../lib, or contained]
     #[arg(long, value_name = "PATH")]
     library: Option<PathBuf>,
     /// Program to run and its arguments
@@ -35,13 +37,7 @@ impl RunProgram {
                 "this kernel supports AF_TIPC: run the program without `crossway tipc run`, or add --force to use the tipcd"
             );
         }
-        let library = match &self.library {
-            Some(path) => unmodified::loadable(path)?,
-            None => {
-                let own = std::env::current_exe().context("cannot find this program's own file")?;
-                unmodified::library(&own)?
-            }
-        };
+        let library = libraries::find(unmodified::LIBRARY, self.library.as_deref())?;
         // Check that the tipcd answers; otherwise the program would only see an errno.
         Socket::open_on(&Backend::Node(tipcd.to_owned()), SocketKind::Rdm)
             .map_err(|e| anyhow!("{e}"))?;
