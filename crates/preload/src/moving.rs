@@ -8,13 +8,14 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crossway_sys::poll::{Interest, wait_ready};
-use crossway_sys::socket::twin;
-use crossway_sys::socket::{self, SocketType};
+use crossway_sys::socket::{self, twin};
 use crossway_sys::{Errno, proc, random};
 
 use crate::name::Connection;
 use crate::rendezvous::{self, Claim, Note, Offer, Search};
-use crate::table::{self, ACCEPTED, COPIED, Entry, Kind, SPECIAL, UNKNOWN_WATCH, WATCHED};
+use crate::table::{
+    self, ACCEPTED, COPIED, Entry, Kind, SHAPED, SPECIAL, UNKNOWN_WATCH, WATCHED,
+};
 use crate::{explain, ffi, process, watch};
 
 /// How long a blocking connect waits for the other program to accept. The connection is established then, so a program that
@@ -76,6 +77,8 @@ const MOVED: &str = "a UNIX stream pair in place of TCP: both programs run with 
 /// its errno.
 pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -> c_int {
     let fresh = table::get(fd);
+    // A socket can only be connected to an address of its family.
+    let six = to.is_ipv6();
     let to = twin::plain(to);
     let Some(table) = rendezvous::table() else { return real() };
     let Some((listener, own_alone)) = table.find_listener(to.port()) else {
@@ -94,7 +97,7 @@ pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -
         refused("the other end is on another host");
         return real();
     }
-    let prepared = without_errno(|| Prepared::new(fd, fresh, own_alone));
+    let prepared = without_errno(|| Prepared::new(fd, fresh, six, own_alone));
     let prepared = match prepared {
         Ok(prepared) => prepared,
         Err(why) => {
@@ -109,17 +112,21 @@ pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -
         );
         return real();
     };
-    let connecting = Entry::new(Kind::Connecting, fresh.flags() & WATCHED, fresh.number(), 0);
+    let connecting = Entry::new(Kind::Connecting, fresh.flags() & (WATCHED | SHAPED), fresh.number(), 0);
     if !table::replace(fd, fresh, connecting) {
         return real();
     }
     let outcome = real();
     let errno = crossway_sys::real::errno();
-    let waits = !prepared.is_nonblocking;
     if outcome == 0 || errno == libc::EINPROGRESS {
-        let ends = ffi::borrow(fd).and_then(twin::ends);
-        if let Err(why) = prepared.settle(fd, connecting, offer, waits) {
-            explain("connects", ends.map(|(own, _)| own), to, &why);
+        let own = ffi::borrow(fd).and_then(twin::own_end);
+        let to = (!to.ip().is_unspecified()).then_some(to);
+        let to = to.or_else(|| ffi::borrow(fd).and_then(twin::ends).map(|(_, peer)| peer));
+        let ends = own.zip(to);
+        if let Err(why) = prepared.settle(fd, connecting, offer, ends, outcome == 0) {
+            if let Some(to) = to {
+                explain("connects", own, to, &why);
+            }
             if table::get(fd).kind() == Kind::Connecting {
                 table::put(fd, Entry::OTHER);
             }
@@ -155,12 +162,12 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn new(fd: c_int, fresh: Entry, own_alone: bool) -> Result<Self, Reason> {
+    fn new(fd: c_int, fresh: Entry, six: bool, own_alone: bool) -> Result<Self, Reason> {
         let socket = ffi::borrow(fd).ok_or("not a descriptor")?;
         if !process::owns_memory() {
             return Err("a child of vfork connects");
         }
-        check(socket, fresh)?;
+        let is_nonblocking = check(socket, fresh)?;
         if own_alone && is_single_threaded() {
             return Err("both ends belong to one thread");
         }
@@ -169,10 +176,9 @@ impl Prepared {
         let full = "no descriptor is free";
         let aside = twin::copy_above(socket, from, true).map_err(|_| full)?;
         let place = twin::copy_above(socket, from, true).map_err(|_| full)?;
-        let mailbox = socket::unix(SocketType::Stream).map_err(|_| full)?;
+        let mailbox = twin::stream().map_err(|_| full)?;
         let named = socket::bind(&mailbox, &socket::unnamed_address(), "")
             .and_then(|()| socket::listen(&mailbox, 4))
-            .and_then(|()| socket::set_nonblocking(&mailbox))
             .and_then(|()| socket::local_address(&mailbox));
         let name = named.ok().and_then(|address| socket::abstract_name(&address));
         let name = name.and_then(|name| name.try_into().ok());
@@ -180,9 +186,8 @@ impl Prepared {
             network,
             secret: random::unguessable().map_err(|_| "no random number")?,
             mailbox: name.ok_or("no UNIX socket")?,
-            six: twin::is_six(socket),
+            six,
         };
-        let is_nonblocking = twin::is_nonblocking(socket);
         Ok(Self { note, mailbox, place, aside, is_nonblocking })
     }
 
@@ -192,21 +197,22 @@ impl Prepared {
         fd: c_int,
         connecting: Entry,
         mut offer: Offer<'_>,
-        waits: bool,
+        ends: Option<(SocketAddr, SocketAddr)>,
+        has_connected: bool,
     ) -> Result<(), Reason> {
         let socket = ffi::borrow(fd).ok_or("not a descriptor")?;
-        if !twin::is_established(socket) {
+        if !has_connected && !twin::is_established(socket) {
             return Err("the connection was not established at once");
         }
-        let (own, peer) = twin::ends(socket).ok_or("the connection has ended")?;
+        let (own, peer) = ends.ok_or("the connection has ended")?;
         if !twin::stays_local(own.ip(), peer.ip()) {
             return Err("the other end is on another host");
         }
         if !offer.wait(own, peer) {
             return Err("connect took too long");
         }
-        let until = Instant::now() + patience(if waits { PATIENCE } else { HASTE });
-        let Self { note, mailbox, place, aside, .. } = self;
+        let Self { note, mailbox, place, aside, is_nonblocking } = self;
+        let until = Instant::now() + patience(if is_nonblocking { HASTE } else { PATIENCE });
         drop(place);
         // TCP does not wake this: the other program's end is seen at the deadline at the latest.
         let end = receive(&mailbox, note.secret, until);
@@ -228,7 +234,10 @@ impl Prepared {
             socket::shutdown_recv(socket);
             return Err("the UNIX stream was lost, so the connection ends");
         };
-        let _ = twin::take_over(&aside, &end);
+        let _ = take_over(&aside, &end, connecting.has(SHAPED));
+        if is_nonblocking {
+            let _ = socket::set_nonblocking(&end);
+        }
         put(fd, connecting, end, aside, Some(offer.listener));
         explain::say("connects", Some(own), peer, &MOVED);
         Ok(())
@@ -258,7 +267,8 @@ fn is_single_threaded() -> bool {
 }
 
 /// Whether nothing but its number refers to the socket, so that it can be replaced without anybody noticing.
-fn check(socket: BorrowedFd<'_>, fresh: Entry) -> Result<(), Reason> {
+/// Returns whether it is non-blocking.
+fn check(socket: BorrowedFd<'_>, fresh: Entry) -> Result<bool, Reason> {
     if fresh.number() != process::forks() {
         return Err("a child process has the socket, too");
     }
@@ -274,10 +284,12 @@ fn check(socket: BorrowedFd<'_>, fresh: Entry) -> Result<(), Reason> {
     if !twin::is_tcp(socket) {
         return Err("the socket is not a TCP socket");
     }
-    if twin::raises_signals(socket) {
-        return Err("the socket raises signals");
-    }
-    Ok(())
+    twin::waits_plainly(socket).ok_or("the socket raises signals")
+}
+
+/// Gives the end of a pair what the program has set on the TCP connection, or on the listener that has accepted it.
+fn take_over(tcp: impl AsFd, end: impl AsFd, is_shaped: bool) -> Result<(), Errno> {
+    if is_shaped { twin::take_over(tcp, end) } else { twin::take_over_defaults(tcp, end) }
 }
 
 /// Puts one end of a pair in the place of a TCP socket whose entry still is `old`. If the program has closed it meanwhile, both
@@ -295,7 +307,9 @@ fn put(fd: c_int, old: Entry, end: OwnedFd, aside: OwnedFd, listener: Option<usi
             ffi::unwatch(fd, watch);
         }
         let closes = twin::closes_on_exec(socket);
-        twin::set_close_on_exec(&aside, closes);
+        if !closes {
+            twin::set_close_on_exec(&aside, false);
+        }
         let inode = twin::inode(&end);
         if twin::put_at(&end, fd, closes).is_err() {
             return;
@@ -326,7 +340,8 @@ pub(crate) fn ended(aside: Entry) {
 }
 
 /// Moves the connection that a listening socket with this port has just accepted as `fd`, if its other end offers it.
-pub(crate) fn accepted(fd: c_int, port: u16) {
+/// `is_shaped`: the listener may have options that the accepted socket has inherited.
+pub(crate) fn accepted(fd: c_int, port: u16, is_nonblocking: bool, is_shaped: bool) {
     let Some(table) = rendezvous::table().filter(|table| table.expects(port)) else { return };
     if !process::owns_memory() || !table.is_of_this_user() {
         return;
@@ -348,32 +363,39 @@ pub(crate) fn accepted(fd: c_int, port: u16) {
             Search::Announced | Search::None => return,
         }
     };
-    if let Err(why) = take(fd, socket, &claim, own, peer) {
-        explain("accepts", Some(peer), own, &why);
-    } else {
-        explain::say("accepts", Some(peer), own, &MOVED);
+    let end = make_end(socket, &claim, own, peer).and_then(|(end, aside)| {
+        if !is_nonblocking {
+            socket::set_waiting(&end, true).map_err(|_| "ioctl failed")?;
+        }
+        take_over(socket, &end, is_shaped).map_err(|_| "an option could not be set")?;
+        let old = table::get(fd);
+        if !claim.agree() {
+            return Err("the other program has withdrawn");
+        }
+        put(fd, old, end, aside, None);
+        Ok(())
+    });
+    match end {
+        Err(why) => explain("accepts", Some(peer), own, &why),
+        Ok(()) => explain::say("accepts", Some(peer), own, &MOVED),
     }
 }
 
-fn take(
-    fd: c_int,
+/// The accepted end of a pair, which is connected to the other program and non-blocking, and a copy of the TCP connection.
+fn make_end(
     socket: BorrowedFd<'_>,
     claim: &Claim<'_>,
     own: SocketAddr,
     peer: SocketAddr,
-) -> Result<(), Reason> {
-    if twin::raises_signals(socket) {
-        return Err("the socket raises signals");
-    }
+) -> Result<(OwnedFd, OwnedFd), Reason> {
     let from = above().ok_or("the limit of descriptors is below 1,024")?;
     let families = u8::from(twin::is_six(socket)) | u8::from(claim.note.six) << 1;
     let name = Connection { accepted: own, connecting: peer, families }.name(claim.note.secret);
     let failed = |_| "no UNIX stream, or no descriptor is free";
     let name = socket::abstract_address(&name).map_err(failed)?;
     let mailbox = socket::abstract_address(&claim.note.mailbox).map_err(failed)?;
-    let end = socket::unix(SocketType::Stream).map_err(failed)?;
+    let end = twin::stream().map_err(|_| "no UNIX stream, or no descriptor is free")?;
     socket::bind(&end, &name, "").map_err(failed)?;
-    socket::set_nonblocking(&end).map_err(failed)?;
     let aside = twin::copy_above(socket, from, true).map_err(|_| "no descriptor is free")?;
     // Strangers may fill the other program's listener for a moment.
     let until = Instant::now() + patience(DECISION);
@@ -387,16 +409,7 @@ fn take(
     if !is_of_this_user(&end) {
         return Err("the other program belongs to another user");
     }
-    if !twin::is_nonblocking(socket) {
-        socket::set_waiting(&end, true).map_err(|_| "ioctl failed")?;
-    }
-    twin::take_over(socket, &end).map_err(|_| "an option could not be set")?;
-    let old = table::get(fd);
-    if !claim.agree() {
-        return Err("the other program has withdrawn");
-    }
-    put(fd, old, end, aside, None);
-    Ok(())
+    Ok((end, aside))
 }
 
 /// Registers a descriptor that this process did not move itself, if it is an end of a pair: inherited across exec, or received
@@ -449,7 +462,9 @@ pub(crate) fn listens(fd: c_int) -> Option<u16> {
     };
     let is_ours = |table: &&rendezvous::Table| process::owns_memory() && table.is_of_this_user();
     if let Some(table) = rendezvous::table().filter(is_ours) {
-        table::put(fd, Entry::new(Kind::Listener, before.flags(), port.into(), 0));
+        // Nobody knows what was set on a socket that comes from elsewhere.
+        let flags = before.flags() | if before.kind() == Kind::Other { SHAPED } else { 0 };
+        table::put(fd, Entry::new(Kind::Listener, flags, port.into(), 0));
         table.note_listener(port, network);
     }
     Some(port)

@@ -10,6 +10,7 @@
 //! alive for another one to go on.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,14 +18,14 @@ use std::time::Duration;
 use crossway_sys::clock::monotonic_ns;
 use crossway_sys::lease::private_folder;
 use crossway_sys::proc;
-use crossway_sys::words::SharedWords;
+use crossway_sys::words::{SharedWords, remove_unused};
 
 /// Connections that can be decided at once, and listeners that can be noted.
 const SLOTS: usize = 256;
 const LISTENERS: usize = 256;
 
 // The layout, in words. Its version is in the file's name.
-const FILE: &str = "run-2.table";
+const FILE: &str = "run-3.table";
 const SLOT_STATES: usize = 0;
 const LISTENER_STATES: usize = SLOT_STATES + SLOTS;
 const SLOT_CONTENTS: usize = LISTENER_STATES + LISTENERS;
@@ -101,19 +102,32 @@ impl Mark {
 pub(crate) struct Table {
     words: SharedWords,
     user: u32,
+    path: PathBuf,
 }
+
+static TABLE: OnceLock<Option<Table>> = OnceLock::new();
 
 /// The table of this user; `None` if it cannot be used. Before more than a look at it, ask [`Table::is_of_this_user`].
 #[inline]
 pub(crate) fn table() -> Option<&'static Table> {
-    static TABLE: OnceLock<Option<Table>> = OnceLock::new();
     TABLE.get_or_init(open).as_ref()
 }
 
 fn open() -> Option<Table> {
     let path = private_folder().ok()?.join(FILE);
     let user = proc::effective_user();
-    SharedWords::in_file(&path, WORDS).ok().map(|words| Table { words, user })
+    let words = SharedWords::in_file(&path, WORDS).ok()?;
+    Some(Table { words, user, path })
+}
+
+/// Leaves the table of this user, whose file is removed if no other process has it. Later, this process finds an empty one.
+pub(crate) fn leave() {
+    if let Some(Some(table)) = TABLE.get() {
+        table.forget_all();
+        if table.words.leave().is_ok() {
+            remove_unused(&table.path);
+        }
+    }
 }
 
 /// The two ends of a connection in the order connecting, accepting, as words.
@@ -460,8 +474,9 @@ mod tests {
 
     fn fresh() -> (tempfile::TempDir, Table) {
         let dir = tempfile::tempdir().unwrap();
-        let words = SharedWords::in_file(&dir.path().join(FILE), WORDS).unwrap();
-        (dir, Table { words, user: proc::effective_user() })
+        let path = dir.path().join(FILE);
+        let words = SharedWords::in_file(&path, WORDS).unwrap();
+        (dir, Table { words, user: proc::effective_user(), path })
     }
 
     fn ends() -> (SocketAddr, SocketAddr) {

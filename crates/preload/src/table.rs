@@ -38,6 +38,8 @@ pub(crate) const WATCHED: u8 = 2;
 pub(crate) const UNKNOWN_WATCH: u8 = 64;
 /// It has an option that a UNIX stream cannot provide.
 pub(crate) const SPECIAL: u8 = 4;
+/// Options that a UNIX stream must get, too, may have been set.
+pub(crate) const SHAPED: u8 = 128;
 /// The program has shut down sending.
 pub(crate) const ENDED: u8 = 8;
 /// TCP would have been reset: a write after the peer's end was accepted, as TCP accepts the first one, or the reset was reported.

@@ -143,6 +143,19 @@ impl Mapping {
         Ok(Mapping { start, len })
     }
 
+    /// Puts private memory, all zeros, in the place of what is mapped.
+    pub(crate) fn replace_by_zeros(&self) -> Result<(), OsError> {
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the range belongs to this mapping and stays accessible; whoever accesses it at this moment finds the old
+        // or the new memory.
+        unsafe {
+            rustix::mm::mmap_anonymous(self.start.as_ptr().cast(), self.len, prot, flags)
+                .map(drop)
+                .map_err(|e| OsError::new("mmap", format!("{} bytes", self.len), e))
+        }
+    }
+
     /// Reserves an address range without access; pieces are mapped into it later.
     pub(crate) fn reserve(len: usize) -> Result<Mapping, OsError> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;

@@ -5,8 +5,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use rustix::fs::SealFlags;
+use rustix::fs::{FlockOperation, SealFlags};
+use rustix::io::Errno;
 
 use crate::OsError;
 use crate::shm::{self, Mapping};
@@ -14,6 +16,32 @@ use crate::shm::{self, Mapping};
 /// The size of `words` words in bytes, rounded up to whole pages.
 const fn bytes(words: usize) -> usize {
     (words * 8).div_ceil(4096) * 4096
+}
+
+/// How often a file that is being removed is opened again, and the time between.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(1);
+
+fn open(path: &Path, create: bool) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(create).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    options.open(path)
+}
+
+/// Removes a file of words ([`SharedWords::in_file`]) unless a process has it mapped.
+pub fn remove_unused(path: &Path) {
+    let Ok(file) = open(path, false) else { return };
+    let is_same = || {
+        let (own, named) = (file.metadata().ok()?, std::fs::symlink_metadata(path).ok()?);
+        Some((own.dev(), own.ino()) == (named.dev(), named.ino()))
+    };
+    // With this lock, nobody has the file mapped, and whoever opens it now sees that it has lost its name.
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        && is_same() == Some(true)
+    {
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 fn descriptor(label: &str, words: usize) -> Result<OwnedFd, OsError> {
@@ -62,29 +90,52 @@ impl SharedWords {
     /// Maps the words in a file, which is created if it does not exist, with words that are 0. Its folder must be private to
     /// this user: whoever may write the file can make accesses to the words raise SIGBUS.
     ///
+    /// As long as a process has them mapped, it holds a lock on the file, by which [`remove_unused`] sees that it is in use.
+    ///
     /// # Errors
     /// [`OsError`], also when the file belongs to another user, others may write it, or it has another size.
     pub fn in_file(path: &Path, words: usize) -> Result<Self, OsError> {
         let failed = |call| move |e: std::io::Error| OsError::new(call, path.display(), e);
-        let mut options = File::options();
-        options.read(true).write(true).create(true).mode(0o600);
-        options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-        let file = options.open(path).map_err(failed("open"))?;
-        let about = file.metadata().map_err(failed("fstat"))?;
-        if about.uid() != crate::proc::effective_user() || about.mode() & 0o077 != 0 {
-            let why = "it is not a file of this user alone; remove it";
-            return Err(failed("cannot use")(std::io::Error::other(why)));
-        }
-        match about.len() {
-            // Another process may do the same at this moment.
-            0 => file.set_len(bytes(words) as u64).map_err(failed("ftruncate"))?,
-            len if len == bytes(words) as u64 => {}
-            len => {
-                let why = format!("it has {len} bytes instead of {}; remove it", bytes(words));
+        for _ in 0..TRIES {
+            let file = open(path, true).map_err(failed("open"))?;
+            let about = file.metadata().map_err(failed("fstat"))?;
+            if about.uid() != crate::proc::effective_user() || about.mode() & 0o077 != 0 {
+                let why = "it is not a file of this user alone; remove it";
                 return Err(failed("cannot use")(std::io::Error::other(why)));
             }
+            // The mapping keeps the open file, and so this lock, after the descriptor is closed.
+            if let Err(error) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+                if error != Errno::AGAIN {
+                    return Err(failed("flock")(error.into()));
+                }
+                // It is being removed.
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+            match file.metadata().map_err(failed("fstat"))? {
+                about if about.nlink() == 0 => continue,
+                // Another process may do the same at this moment.
+                about if about.len() == 0 => {
+                    file.set_len(bytes(words) as u64).map_err(failed("ftruncate"))?;
+                }
+                about if about.len() == bytes(words) as u64 => {}
+                about => {
+                    let why =
+                        format!("it has {} bytes instead of {}", about.len(), bytes(words));
+                    return Err(failed("cannot use")(std::io::Error::other(why)));
+                }
+            }
+            return Ok(Self { mapping: Mapping::lazily(&file, bytes(words), true)?, words });
         }
-        Ok(Self { mapping: Mapping::lazily(&file, bytes(words), true)?, words })
+        Err(failed("lock")(Errno::AGAIN.into()))
+    }
+
+    /// Replaces the words by others, all 0, that no other process sees, and releases the file that they were in.
+    ///
+    /// # Errors
+    /// [`OsError`] of mmap; then nothing has changed.
+    pub fn leave(&self) -> Result<(), OsError> {
+        self.mapping.replace_by_zeros()
     }
 
     /// Whether there is a word with this index.
@@ -169,6 +220,26 @@ mod tests {
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(SharedWords::in_file(&link, 600).is_err(), "a link");
+    }
+
+    #[test]
+    fn a_file_is_removed_only_if_nobody_has_it_mapped() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("words");
+        let mine = SharedWords::in_file(&path, 3).unwrap();
+        mine.word(2).store(7, Ordering::Release);
+        let theirs = SharedWords::in_file(&path, 3).unwrap();
+        theirs.leave().unwrap();
+        assert_eq!(theirs.word(2).load(Ordering::Acquire), 0);
+        theirs.word(2).store(8, Ordering::Release);
+        assert_eq!(mine.word(2).load(Ordering::Acquire), 7);
+        remove_unused(&path);
+        assert!(path.exists(), "one still has it");
+        drop(mine);
+        remove_unused(&path);
+        assert!(!path.exists());
+        remove_unused(&path);
+        assert_eq!(SharedWords::in_file(&path, 3).unwrap().word(2).load(Ordering::Acquire), 0);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use libc::{sockaddr, socklen_t};
 
 use super::system::{borrow, give_address, internet_address};
 use super::{options, real};
-use crate::table::{self, ACCEPTED, ENDED, Entry, Kind, RESET, UNKNOWN_WATCH, WATCHED};
+use crate::table::{self, ACCEPTED, ENDED, Entry, Kind, RESET, SHAPED, UNKNOWN_WATCH, WATCHED};
 use crate::watch::{self, Watch};
 use crate::{moving, process};
 
@@ -69,8 +69,8 @@ unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     outcome
 }
 
-/// Moves a connection that has been accepted as `fd` on `listener`, if it can be moved. Returns `fd`.
-fn accepted(listener: c_int, fd: c_int) -> c_int {
+/// Moves a connection that has been accepted as `fd` on `listener` with these flags, if it can be moved. Returns `fd`.
+fn accepted(listener: c_int, fd: c_int, flags: c_int) -> c_int {
     if fd < 0 {
         return fd;
     }
@@ -85,7 +85,8 @@ fn accepted(listener: c_int, fd: c_int) -> c_int {
         _ => moving::listens(listener),
     };
     if let Some(port) = port {
-        moving::accepted(fd, port);
+        let is_shaped = table::get(listener).has(SHAPED);
+        moving::accepted(fd, port, flags & libc::SOCK_NONBLOCK != 0, is_shaped);
     }
     set_errno(errno);
     fd
@@ -99,7 +100,7 @@ unsafe extern "C-unwind" fn accept(
 ) -> c_int {
     let at = moved(fd).and_then(Entry::aside).unwrap_or(fd);
     // SAFETY: guaranteed by the caller.
-    accepted(fd, unsafe { real::accept(at, address, len) })
+    accepted(fd, unsafe { real::accept(at, address, len) }, 0)
 }
 
 #[unsafe(no_mangle)]
@@ -111,7 +112,7 @@ unsafe extern "C-unwind" fn accept4(
 ) -> c_int {
     let at = moved(fd).and_then(Entry::aside).unwrap_or(fd);
     // SAFETY: guaranteed by the caller.
-    accepted(fd, unsafe { real::accept4(at, address, len, flags) })
+    accepted(fd, unsafe { real::accept4(at, address, len, flags) }, flags)
 }
 
 /// Gives the own or the peer's address of a moved descriptor whose TCP connection this process does not have, from the name

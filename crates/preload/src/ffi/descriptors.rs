@@ -212,7 +212,7 @@ unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
     unsafe { real::fclose(file) }
 }
 
-/// System calls that close or copy descriptors do the same as the functions of their names.
+/// System calls that close or copy descriptors, or set options, do the same as the functions of their names.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn syscall(
     number: c_long,
@@ -231,6 +231,10 @@ unsafe extern "C-unwind" fn syscall(
             #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2 => dup2(a as c_int, b as c_int).into(),
             libc::SYS_dup3 => dup3(a as c_int, b as c_int, c as c_int).into(),
+            libc::SYS_setsockopt => {
+                let value = d as *const std::ffi::c_void;
+                super::options::setsockopt(a as c_int, b as c_int, c as c_int, value, e as u32).into()
+            }
             _ => real::syscall(number, a, b, c, d, e, f),
         }
     }

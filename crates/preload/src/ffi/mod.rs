@@ -26,6 +26,13 @@ extern "C" fn start() {
     unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_child)) };
 }
 
+/// Runs when the program exits. A child of vfork has its parent's memory, which must stay as it is.
+extern "C" fn end() {
+    if crate::process::owns_memory() {
+        crate::rendezvous::leave();
+    }
+}
+
 extern "C" fn before_fork() {
     crate::process::count_fork();
 }
@@ -34,8 +41,12 @@ extern "C" fn in_child() {
     crate::moving::listens_still();
 }
 
-// SAFETY: the loader calls each function in this section once, with arguments that a function without parameters ignores.
+// SAFETY: the loader calls each function in these sections once, with arguments that a function without parameters ignores.
 
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;

@@ -9,7 +9,7 @@ use libc::socklen_t;
 use super::calls::{moved, on_tcp, refused};
 use super::descriptors::became;
 use super::{borrow, real};
-use crate::table::{self, Kind, SPECIAL};
+use crate::table::{self, Kind, SHAPED, SPECIAL};
 
 /// From linux/tcp.h and asm-generic/socket.h, where the libc crate lacks them.
 const TCP_REPAIR: c_int = 19;
@@ -48,7 +48,7 @@ pub(super) const fn is_special(level: c_int, name: c_int) -> bool {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn setsockopt(
+pub(super) unsafe extern "C-unwind" fn setsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
@@ -60,6 +60,8 @@ unsafe extern "C-unwind" fn setsockopt(
     let Some(entry) = moved(fd) else {
         if is_special(level, name) {
             table::mark(fd, SPECIAL);
+        } else if level == libc::SOL_SOCKET && twin::shapes(name) {
+            table::mark(fd, SHAPED);
         }
         return set(fd);
     };

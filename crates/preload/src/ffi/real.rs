@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
-use libc::{FILE, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{FILE, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 crossway_sys::real_functions! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
@@ -20,11 +20,13 @@ crossway_sys::real_functions! {
     fn send(fd: c_int, bytes: *const c_void, len: size_t, flags: c_int) -> ssize_t;
     fn sendto(fd: c_int, bytes: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t) -> ssize_t;
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
     fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssize_t;
     fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     fn recv(fd: c_int, bytes: *mut c_void, len: size_t, flags: c_int) -> ssize_t;
     fn recvfrom(fd: c_int, bytes: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t;
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, limit: *mut timespec) -> c_int;
     fn read(fd: c_int, bytes: *mut c_void, len: size_t) -> ssize_t;
     fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     fn __read_chk(fd: c_int, bytes: *mut c_void, len: size_t, room: size_t) -> ssize_t;

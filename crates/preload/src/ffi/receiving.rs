@@ -1,11 +1,12 @@
 //! Calls that receive. On a moved descriptor they differ from the kernel's in what TCP does differently: a reset that the
 //! peer asked for is reported, there is no sender's address, and MSG_TRUNC discards.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
+use std::time::{Duration, Instant};
 
 use crossway_sys::real::{errno, set_errno};
 use crossway_sys::socket::twin;
-use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use super::{borrow, real};
 use crate::moving;
@@ -233,4 +234,74 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
         let wanted = plain.msg_iov.as_ref().map_or(0, |part| part.iov_len);
         if outcome == 0 && wanted > 0 { at_end(fd, entry) } else { outcome }
     }
+}
+
+/// The kernel's maximum number of messages per call (UIO_MAXIOV).
+const MOST_MESSAGES: c_uint = 1024;
+
+/// The time in a structure of the program; `None` if it is not valid.
+fn duration(limit: &timespec) -> Option<Duration> {
+    let nanoseconds = u32::try_from(limit.tv_nsec).ok().filter(|ns| *ns < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(limit.tv_sec).ok()?, nanoseconds))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn recvmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    limit: *mut timespec,
+) -> c_int {
+    if table::moved(fd).is_none() || messages.is_null() {
+        // SAFETY: guaranteed by the caller.
+        let outcome = unsafe { real::recvmmsg(fd, messages, count, flags, limit) };
+        for n in 0..usize::try_from(outcome).unwrap_or(0) {
+            // SAFETY: the kernel has filled in these messages.
+            let message = unsafe { &(*messages.add(n)).msg_hdr };
+            if message.msg_controllen > 0 {
+                // SAFETY: as above.
+                unsafe { adopt_received(message) };
+            }
+        }
+        return outcome;
+    }
+    // SAFETY: NULL, or valid as guaranteed by the caller.
+    let limit = unsafe { limit.as_mut() };
+    let time = limit.as_deref().map(duration);
+    if time == Some(None) {
+        set_errno(libc::EINVAL);
+        return -1;
+    }
+    let until = time.flatten().and_then(|time| Instant::now().checked_add(time));
+    let mut flags = flags;
+    let mut done = 0;
+    while done < count.min(MOST_MESSAGES) {
+        // SAFETY: guaranteed by the caller.
+        let message = unsafe { &mut *messages.add(done as usize) };
+        // SAFETY: as above.
+        let outcome =
+            unsafe { recvmsg(fd, &mut message.msg_hdr, flags & !libc::MSG_WAITFORONE) };
+        if outcome < 0 {
+            break;
+        }
+        message.msg_len = outcome as c_uint;
+        done += 1;
+        if flags & libc::MSG_WAITFORONE != 0 {
+            flags |= libc::MSG_DONTWAIT;
+        }
+        // The kernel, too, looks at the time only after a message.
+        if until.is_some_and(|until| Instant::now() >= until) {
+            break;
+        }
+    }
+    if done == 0 && count > 0 {
+        return -1;
+    }
+    if let (Some(limit), Some(until)) = (limit, until) {
+        let left = until.saturating_duration_since(Instant::now());
+        limit.tv_sec = left.as_secs().cast_signed();
+        limit.tv_nsec = left.subsec_nanos().into();
+    }
+    done as c_int
 }

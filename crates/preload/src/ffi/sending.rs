@@ -1,12 +1,12 @@
 //! Calls that send. On a moved descriptor they differ from the kernel's in what TCP does differently: the first bytes after
 //! the peer's end are accepted, an address is ignored, and so is control data.
 
-use std::ffi::{c_int, c_short, c_void};
+use std::ffi::{c_int, c_short, c_uint, c_void};
 
 use crossway_sys::Errno;
 use crossway_sys::real::{errno, set_errno};
 use crossway_sys::socket::twin;
-use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::{borrow, real};
 use crate::table::{self, ENDED, Entry, RESET};
@@ -131,7 +131,16 @@ fn failed_len(outcome: ssize_t, message: &msghdr) -> usize {
         return 0;
     }
     // SAFETY: the kernel has read the parts of the message without EFAULT.
-    let parts = unsafe { std::slice::from_raw_parts(message.msg_iov, count) };
+    unsafe { len_of(message) }
+}
+
+/// The number of bytes in a message.
+///
+/// # Safety
+/// The parts of the message are readable.
+unsafe fn len_of(message: &msghdr) -> usize {
+    // SAFETY: guaranteed by the caller.
+    let parts = unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) };
     parts.iter().map(|part| part.iov_len).sum()
 }
 
@@ -172,4 +181,35 @@ unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_
     let len = failed_len(outcome, &plain);
     // SAFETY: as above.
     send_moved(fd, entry, len, || outcome, || unsafe { real::sendmsg(fd, &plain, flags) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sendmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> c_int {
+    if table::moved(fd).is_none() || messages.is_null() {
+        // SAFETY: guaranteed by the caller.
+        return unsafe { real::sendmmsg(fd, messages, count, flags) };
+    }
+    let count = count.min(MOST_PARTS as c_uint) as usize;
+    for n in 0..count {
+        // SAFETY: guaranteed by the caller.
+        let message = unsafe { &mut *messages.add(n) };
+        // SAFETY: as above.
+        let outcome = unsafe { sendmsg(fd, &message.msg_hdr, flags) };
+        if outcome < 0 {
+            // As the kernel's: an error after the first message is lost.
+            return if n == 0 { -1 } else { n as c_int };
+        }
+        message.msg_len = outcome as c_uint;
+        let has_parts = outcome > 0 || !message.msg_hdr.msg_iov.is_null();
+        // SAFETY: the kernel has read the parts.
+        if has_parts && outcome.cast_unsigned() < unsafe { len_of(&message.msg_hdr) } {
+            return n as c_int + 1;
+        }
+    }
+    count as c_int
 }

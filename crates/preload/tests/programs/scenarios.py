@@ -6,6 +6,7 @@ end yields is printed. `step` makes one end wait for the other one.
 """
 
 import array
+import ctypes
 import errno
 import fcntl
 import os
@@ -60,6 +61,33 @@ def in_order(data):
 
 def pattern(length):
     return bytes(n % 251 for n in range(length))
+
+
+class Part(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_char_p), ("len", ctypes.c_size_t)]
+
+
+class Message(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_void_p), ("namelen", ctypes.c_uint), ("parts", ctypes.POINTER(Part)), ("count", ctypes.c_size_t),
+        ("control", ctypes.c_void_p), ("controllen", ctypes.c_size_t), ("flags", ctypes.c_long), ("done", ctypes.c_uint), ("pad", ctypes.c_uint),
+    ]
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def messages(buffers):
+    """Structures for sendmmsg and recvmmsg, one per buffer."""
+    parts = [(Part * 1)(Part(ctypes.cast(buffer, ctypes.c_char_p), len(buffer))) for buffer in buffers]
+    return (Message * len(buffers))(*(Message(parts=part, count=1) for part in parts)), parts
+
+
+def many(call, sock, buffers, *more):
+    """What sendmmsg or recvmmsg returns, the error, and the length of each message."""
+    vector, parts = messages([ctypes.create_string_buffer(b, len(b)) if isinstance(b, bytes) else b for b in buffers])
+    done = getattr(LIBC, call)(sock.fileno(), vector, len(buffers), *more)
+    return done, errno.errorcode[ctypes.get_errno()] if done < 0 else None, [m.done for m in vector[: max(done, 0)]]
 
 
 def events(sock, *, limit=0):
@@ -417,6 +445,38 @@ def urgent(listener, conn, peer, end, steps):
         steps.wait(end)
         time.sleep(0.05)
         yield select.select([], [], [conn], 1)[2] == [conn], conn.recv(1, socket.MSG_OOB), conn.recv(100)
+        steps.tell(end)
+
+
+@scenario
+def several_messages_per_call(listener, conn, peer, end, steps):
+    conn.setblocking(True)
+    if end:
+        yield many("sendmmsg", conn, [b"one", b"", b"three", pattern(5000)], 0)
+        conn.setblocking(False)
+        sent = 0
+        while (outcome := many("sendmmsg", conn, [b"x" * 70_000] * 3, 0))[0] > 0:
+            sent += sum(outcome[2])
+        yield outcome[:2], sent > 210_000
+        steps.tell(end)
+        conn.setblocking(True)
+        steps.wait(end)
+        time.sleep(0.05)
+        yield [many("sendmmsg", conn, [b"1", b"2"], socket.MSG_NOSIGNAL)[:2] for _ in range(3)][2]
+    else:
+        steps.wait(end)
+        room = [ctypes.create_string_buffer(8) for _ in range(4)]
+        yield many("recvmmsg", conn, room[:1], 0, None), many("recvmmsg", conn, room[1:], 0, None), [b.raw for b in room]
+        wait_for_one = 0x10000
+        yield many("recvmmsg", conn, room[:2], wait_for_one, None)[0]
+        limit = (ctypes.c_long * 2)(0, 0)
+        yield many("recvmmsg", conn, room, 0, limit)[0], list(limit)
+        yield many("recvmmsg", conn, room, 0, (ctypes.c_long * 2)(-1, 0))[:2]
+        conn.settimeout(0)
+        while many("recvmmsg", conn, [ctypes.create_string_buffer(65536)] * 2, 0, None)[0] > 0:
+            pass
+        yield many("recvmmsg", conn, room, 0, None)[:2]
+        conn.close()
         steps.tell(end)
 
 

@@ -52,16 +52,21 @@ pub(super) fn root() -> Result<PathBuf, OsError> {
     Ok(root)
 }
 
-pub(super) fn dead_runs() -> Result<Vec<PathBuf>, OsError> {
+fn entries(is_wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, OsError> {
     let root = root()?;
     let entries = fs::read_dir(&root).map_err(|e| OsError::new("list", root.display(), e))?;
-    Ok(entries
-        .filter_map(Result::ok)
-        .map(|entry| entry.path())
-        .filter(|dir| {
-            owner(dir).is_some_and(|(pid, started)| proc::started_ticks(pid) != Some(started))
-        })
-        .collect())
+    Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|p| is_wanted(p)).collect())
+}
+
+pub(super) fn dead_runs() -> Result<Vec<PathBuf>, OsError> {
+    entries(|dir| {
+        owner(dir).is_some_and(|(pid, started)| proc::started_ticks(pid) != Some(started))
+    })
+}
+
+/// The files of words that programs share ([`crate::words::SharedWords::in_file`]).
+pub(super) fn shared_files() -> Result<Vec<PathBuf>, OsError> {
+    entries(|path| path.extension().is_some_and(|extension| extension == "table"))
 }
 
 /// The pid and start time (in clock ticks) of the process that owns a directory, from its name.

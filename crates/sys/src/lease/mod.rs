@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use resource::Resource;
 
-use crate::{OsError, proc};
+use crate::{OsError, proc, words};
 
 /// The directory to which this process writes its leases. A role joins its controller's directory; any other process
 /// creates its own at the first [`hold`].
@@ -285,8 +285,10 @@ pub fn reap_after_owner(dir: &Path) -> bool {
     true
 }
 
-/// Removes the remains of runs whose owner is dead; returns the number of such runs.
+/// Removes the remains of runs whose owner is dead, and shared files that no process uses ([`words::remove_unused`]);
+/// returns the number of such runs.
 pub fn sweep_dead_runs() -> Result<usize, OsError> {
+    directory::shared_files()?.iter().for_each(|file| words::remove_unused(file));
     let dead = directory::dead_runs()?;
     dead.iter().for_each(|dir| directory::reap(dir));
     Ok(dead.len())

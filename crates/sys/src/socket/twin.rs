@@ -3,11 +3,12 @@
 use std::mem::ManuallyDrop;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{DupFlags, Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::net::sockopt;
-use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, ipproto};
+use rustix::net::{AddressFamily, SocketFlags, ipproto};
 
 use crate::error::last_errno;
 
@@ -67,12 +68,16 @@ pub fn pending_error(fd: impl AsFd) -> Option<Errno> {
     sockopt::socket_error(fd).ok()?.err()
 }
 
+/// The own address of a connected socket, IPv4 addresses of IPv6 sockets as IPv4 addresses.
+pub fn own_end(fd: impl AsFd) -> Option<SocketAddr> {
+    SocketAddr::try_from(rustix::net::getsockname(fd).ok()?).ok().map(plain)
+}
+
 /// The two addresses of a connection as its `local` and its `remote` end; IPv4 addresses that IPv6 sockets report are given as
 /// IPv4 addresses.
 pub fn ends(fd: impl AsFd) -> Option<(SocketAddr, SocketAddr)> {
-    let plain = |address: SocketAddrAny| SocketAddr::try_from(address).ok().map(plain);
-    let local = plain(rustix::net::getsockname(&fd).ok()?)?;
-    Some((local, plain(rustix::net::getpeername(&fd).ok()??)?))
+    let peer = rustix::net::getpeername(&fd).ok()??;
+    Some((own_end(fd)?, SocketAddr::try_from(peer).ok().map(plain)?))
 }
 
 /// The address without IPv6's way to write IPv4 addresses.
@@ -90,16 +95,22 @@ pub fn stays_local(one: IpAddr, other: IpAddr) -> bool {
     one == other || (one.is_loopback() && other.is_loopback())
 }
 
-/// Whether signals are sent for the descriptor (O_ASYNC, or an owner for SIGURG).
-pub fn raises_signals(fd: impl AsFd) -> bool {
+/// Whether the descriptor is non-blocking; `None` if signals are sent for it (O_ASYNC, or an owner for SIGURG).
+pub fn waits_plainly(fd: impl AsFd) -> Option<bool> {
     // SAFETY: F_GETOWN has no argument.
     let owner = unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_GETOWN) };
-    owner != 0 || fcntl_getfl(fd).is_ok_and(|flags| flags.bits() & libc::O_ASYNC as u32 != 0)
+    let flags = fcntl_getfl(fd).ok()?;
+    let raises = owner != 0 || flags.bits() & libc::O_ASYNC as u32 != 0;
+    (!raises).then(|| flags.contains(OFlags::NONBLOCK))
 }
 
-/// Whether the descriptor is non-blocking.
-pub fn is_nonblocking(fd: impl AsFd) -> bool {
-    fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+/// Makes a non-blocking UNIX stream socket, closed on exec.
+///
+/// # Errors
+/// [`Errno`] of socket.
+pub fn stream() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, rustix::net::SocketType::STREAM, flags, None)
 }
 
 /// Whether the descriptor is closed by exec.
@@ -135,11 +146,31 @@ pub fn take_over(tcp: impl AsFd, unix: impl AsFd) -> Result<(), Errno> {
             if len == 4 { copy::<4>(&tcp, &unix, name) } else { copy::<16>(&tcp, &unix, name) };
         done?;
     }
-    make_room(&tcp, &unix)?;
-    if is_nonblocking(&tcp) {
-        super::set_waiting(&unix, false)?;
+    make_room(&tcp, &unix)
+}
+
+/// As [`take_over`], if the program has set none of these options ([`shapes`]): then all connections of this host have the
+/// same room, which is asked for once.
+///
+/// # Errors
+/// An option could not be read or set.
+pub fn take_over_defaults(tcp: impl AsFd, unix: impl AsFd) -> Result<(), Errno> {
+    static ROOM: AtomicUsize = AtomicUsize::new(0);
+    let mut room = ROOM.load(Ordering::Relaxed);
+    if room == 0 {
+        room = room_of(tcp)?;
+        ROOM.store(room, Ordering::Relaxed);
     }
-    Ok(())
+    sockopt::set_socket_send_buffer_size(&unix, room)
+}
+
+/// Whether an option of SOL_SOCKET changes what [`take_over`] gives to a UNIX stream.
+pub fn shapes(name: i32) -> bool {
+    /// The names of the options of time with 64-bit structures (asm-generic/socket.h).
+    const NEW: [i32; 2] = [66, 67];
+    is_shared_option(name)
+        || matches!(name, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE | libc::SO_SNDBUFFORCE)
+        || NEW.contains(&name)
 }
 
 /// Gives a UNIX stream as much room for sending as a TCP connection has, as far as net.core.wmem_max allows. What a sender may
@@ -149,10 +180,15 @@ pub fn take_over(tcp: impl AsFd, unix: impl AsFd) -> Result<(), Errno> {
 /// # Errors
 /// An option could not be read or set.
 pub fn make_room(tcp: impl AsFd, unix: impl AsFd) -> Result<(), Errno> {
+    sockopt::set_socket_send_buffer_size(&unix, room_of(tcp)?)
+}
+
+/// What the buffer for sending of a UNIX stream must be set to for as much room as a TCP connection has.
+fn room_of(tcp: impl AsFd) -> Result<usize, Errno> {
     let sent = sockopt::socket_send_buffer_size(&tcp)?;
     let received = sockopt::socket_recv_buffer_size(&tcp)?;
     // The kernel doubles what is set.
-    sockopt::set_socket_send_buffer_size(&unix, sent.saturating_add(received) / 2)
+    Ok(sent.saturating_add(received) / 2)
 }
 
 /// Whether the descriptor is open.
@@ -259,7 +295,8 @@ mod tests {
         let (unix, _) = std::os::unix::net::UnixStream::pair().unwrap();
         take_over(&tcp, &unix).unwrap();
         assert_eq!(unix.read_timeout().unwrap(), tcp.read_timeout().unwrap());
-        assert!(is_nonblocking(&unix) && is_tcp(&tcp) && !is_tcp(&unix));
+        assert_eq!(waits_plainly(&tcp), Some(true));
+        assert!(is_tcp(&tcp) && !is_tcp(&unix));
         assert!(is_established(&tcp) && is_listening(&listener) && !is_listening(&tcp));
         assert_eq!(network(&tcp).unwrap(), network(&listener).unwrap());
         drop(listener.accept().unwrap());
