@@ -1,7 +1,8 @@
 //! `crossway run`: what it prints for shells and containers, and programs into which no library can be loaded.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
 
 /// The library, which Cargo does not build for the tests of another package.
@@ -47,4 +48,168 @@ fn a_shell_that_evaluates_what_is_printed_runs_its_programs_so() {
     for wrong in [&["--shell", "--", "true"][..], &["--shell=docker", "--explain=file"], &[]] {
         assert_eq!(crossway(wrong).output().unwrap().status.code(), Some(2), "{wrong:?}");
     }
+}
+
+/// A program from tests/data/run, or `None` without its compiler.
+fn build(name: &str, dir: &Path) -> Option<PathBuf> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/run");
+    let program = dir.join(name);
+    let mut compiler = match name {
+        "talk-c" => {
+            let mut cc = Command::new("cc");
+            cc.args(["-static", "-Wall", "-Wextra", "-Werror"]).arg(sources.join("talk.c"));
+            cc
+        }
+        _ => {
+            let mut go = Command::new("go");
+            go.current_dir(sources).env("CGO_ENABLED", "0").arg("build");
+            go
+        }
+    };
+    match compiler.arg("-o").arg(&program).output() {
+        Ok(output) if output.status.success() => Some(program),
+        Ok(output) => panic!("{compiler:?}: {}", String::from_utf8_lossy(&output.stderr)),
+        Err(_) => {
+            let needed = if name == "talk-c" { "gcc" } else { "golang" };
+            eprintln!("SKIP {name}: no compiler; install {needed}");
+            None
+        }
+    }
+}
+
+/// A folder whose programs find only each other.
+struct Site(tempfile::TempDir);
+
+impl Site {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// A program with its arguments, by `crossway run` or without.
+    fn program(&self, is_moved: bool, program: &Path, arguments: &[&str]) -> Command {
+        let explained = format!("--explain={}", self.0.path().join("explained").display());
+        let mut command = crossway(&[&explained, "--"]);
+        if is_moved {
+            command.arg(program);
+        } else {
+            command = Command::new(program);
+        }
+        command.args(arguments).env("XDG_RUNTIME_DIR", self.0.path());
+        // A loaded machine must not decide which connections are moved.
+        command.env("CROSSWAY_RUN_PATIENCE_MS", "20000");
+        command
+    }
+
+    fn explained(&self) -> (usize, String) {
+        let text = std::fs::read_to_string(self.0.path().join("explained")).unwrap_or_default();
+        (
+            text.lines().filter(|line| line.contains("a UNIX stream pair in place of TCP")).count(),
+            text,
+        )
+    }
+}
+
+/// A server that is killed if it has not ended when the test ends.
+struct Server(Child);
+
+impl Server {
+    /// Starts a server, which prints its port.
+    fn start(mut command: Command) -> (Self, String) {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        (Self(child), line.trim().to_owned())
+    }
+
+    fn ends_well(mut self) {
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Answers one connection with what it has sent.
+const ECHO: &str = "
+import socket
+listener = socket.create_server(('127.0.0.1', 0))
+print(listener.getsockname()[1], flush=True)
+conn, _ = listener.accept()
+got = b''
+while part := conn.recv(100):
+    got += part
+conn.sendall(got)
+";
+
+fn echo(site: &Site, is_moved: bool) -> Option<(Server, String)> {
+    let python = Path::new("/usr/bin/python3");
+    if !python.exists() {
+        eprintln!("SKIP static programs: {} is missing; install python3", python.display());
+        return None;
+    }
+    Some(Server::start(site.program(is_moved, python, &["-c", ECHO])))
+}
+
+#[test]
+fn a_static_program_is_moved_and_observes_the_same() {
+    let site = Site::new();
+    let Some(talk) = build("talk-c", site.0.path()) else { return };
+    let run = |is_moved: bool| {
+        let (server, port) = echo(&site, is_moved)?;
+        let said = text(site.program(is_moved, &talk, &["talk", &port]).output().unwrap());
+        server.ends_well();
+        Some(said)
+    };
+    let Some(plain) = run(false) else { return };
+    assert!(plain.contains("read hello 0") && plain.contains("own 0 1 1 127.0.0.1"), "{plain}");
+    assert_eq!(run(true), Some(plain));
+    let (moved, text) = site.explained();
+    assert_eq!(moved, 2, "{text}");
+}
+
+#[test]
+fn programs_in_go_are_moved() {
+    let site = Site::new();
+    let Some(talk) = build("talk-go", site.0.path()) else { return };
+    let run = |server: bool, client: bool| {
+        let (server, port) = Server::start(site.program(server, &talk, &["serve", "3"]));
+        let talk = || text(site.program(client, &talk, &["talk", &port]).output().unwrap());
+        let said = [talk(), talk(), talk()];
+        server.ends_well();
+        said
+    };
+    let plain = run(false, false);
+    assert!(plain[0].contains("1000000 true <nil>"), "{plain:?}");
+    assert_eq!(run(true, true), plain);
+    let (moved, text) = site.explained();
+    assert_eq!(moved, 6, "{text}");
+    // The other end does not run so.
+    assert_eq!(run(true, false), plain);
+    assert_eq!(run(false, true), plain);
+    assert_eq!(site.explained().0, 6);
+}
+
+#[test]
+fn a_supervised_program_ends_as_it_would_alone() {
+    let site = Site::new();
+    let Some(talk) = build("talk-c", site.0.path()) else { return };
+    let code = |arguments: &[&str]| site.program(true, &talk, arguments).status().unwrap().code();
+    assert_eq!(code(&["exit", "0"]), Some(0));
+    assert_eq!(code(&["exit", "3"]), Some(3));
+    // A signal to `crossway run` reaches the program.
+    let (mut server, said) = Server::start(site.program(true, &talk, &["wait"]));
+    assert_eq!(said, "waits");
+    crossway_sys::proc::terminate(server.0.id());
+    assert_eq!(server.0.wait().unwrap().code(), Some(128 + 15));
+    // A process that the program leaves behind is still supervised.
+    let Some((server, port)) = echo(&site, true) else { return };
+    let left = text(site.program(true, &talk, &["late", &port]).output().unwrap());
+    assert!(left.contains("read hello 0"), "{left}");
+    server.ends_well();
+    let (moved, text) = site.explained();
+    assert_eq!(moved, 2, "{text}");
 }

@@ -4,53 +4,20 @@ use std::ffi::c_int;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
-use crossway_sys::poll::{Interest, wait_ready};
+use crossway_run::ends::{self, Connecting, MOVED, Reason};
+use crossway_run::explain::{self, Program};
+use crossway_run::name::Connection;
+use crossway_run::rendezvous::{self, Offer};
 use crossway_sys::socket::{self, twin};
-use crossway_sys::{Errno, proc, random};
+use crossway_sys::{Errno, proc};
 
-use crate::name::Connection;
-use crate::rendezvous::{self, Claim, Note, Offer, Search};
-use crate::table::{
-    self, ACCEPTED, COPIED, Entry, Kind, SHAPED, SPECIAL, UNKNOWN_WATCH, WATCHED,
-};
-use crate::{explain, ffi, process, watch};
-
-/// How long a blocking connect waits for the other program to accept. The connection is established then, so a program that
-/// connects and accepts in one thread merely loses this time, and only until its listener is known to be slow.
-const PATIENCE: Duration = Duration::from_millis(30);
-/// The same for a non-blocking connect.
-const HASTE: Duration = Duration::from_millis(10);
-/// How long the other program may take between claiming and deciding, which are a few system calls.
-const DECISION: Duration = Duration::from_millis(5);
-
-/// How long an accepting program waits for one that announced a connection to write its addresses.
-const ANNOUNCED: Duration = Duration::from_millis(10);
-/// How often it looks.
-const PAUSE: Duration = Duration::from_micros(10);
-
-/// How long all of these are instead, for tests on loaded machines, which also move connections that live shortly.
-const PATIENCE_VARIABLE: &str = "CROSSWAY_RUN_PATIENCE_MS";
-
-fn set_patience() -> Option<u64> {
-    static SET: OnceLock<Option<u64>> = OnceLock::new();
-    *SET.get_or_init(|| std::env::var(PATIENCE_VARIABLE).ok()?.parse().ok())
-}
-
-fn patience(otherwise: Duration) -> Duration {
-    set_patience().map_or(otherwise, Duration::from_millis)
-}
-
-/// Whether connections are moved although they live shortly.
-fn is_patient() -> bool {
-    set_patience().is_some()
-}
+use crate::table::{self, ACCEPTED, COPIED, Entry, Kind, SHAPED, SPECIAL, UNKNOWN_WATCH, WATCHED};
+use crate::{ffi, process, watch};
 
 /// Reads the environment before the program can change it.
 pub(crate) fn prepare() {
-    let _ = (patience(PATIENCE), rendezvous::table());
+    let _ = (explain::is_wanted(), ends::is_patient(), rendezvous::table());
 }
 
 /// The lowest number for asides: high enough that programs do not meet them, and within the limit of descriptors, of which the
@@ -63,15 +30,10 @@ fn above() -> Option<c_int> {
     }
 }
 
-/// Why a connection is not moved.
-type Reason = &'static str;
-
-/// Says what became of a connection.
+/// Says why a connection stays with TCP.
 fn explain(end: &str, connecting: Option<SocketAddr>, accepting: SocketAddr, why: &dyn Display) {
-    explain::say(end, connecting, accepting, &format_args!("TCP: {why}"));
+    explain::say(Program::own, end, connecting, accepting, &format_args!("TCP: {why}"));
 }
-
-const MOVED: &str = "a UNIX stream pair in place of TCP: both programs run with crossway run";
 
 /// Connects a socket with `real`, and moves its connection if the other end can do so, too. Returns the result of `real`, with
 /// its errno.
@@ -81,7 +43,7 @@ pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -
     let six = to.is_ipv6();
     let to = twin::plain(to);
     let Some(table) = rendezvous::table() else { return real() };
-    let Some((listener, own_alone)) = table.find_listener(to.port()) else {
+    let Some((listener, own_alone)) = table.find_listener(std::process::id(), to.port()) else {
         if explain::is_wanted() && (to.ip().is_loopback()) {
             let why = "no program that runs with crossway run listens there";
             explain("connects", None, to, &why);
@@ -105,14 +67,15 @@ pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -
             return real();
         }
     };
-    let offer = without_errno(|| table.announce(listener, to.port(), &prepared.note));
+    let offer = without_errno(|| table.announce(listener, to.port(), prepared.offered.note()));
     let Some(offer) = offer else {
         refused(
             "the listener was slow to accept, its connections live shortly, or it is in another network",
         );
         return real();
     };
-    let connecting = Entry::new(Kind::Connecting, fresh.flags() & (WATCHED | SHAPED), fresh.number(), 0);
+    let connecting =
+        Entry::new(Kind::Connecting, fresh.flags() & (WATCHED | SHAPED), fresh.number(), 0);
     if !table::replace(fd, fresh, connecting) {
         return real();
     }
@@ -152,9 +115,7 @@ fn without_errno<T>(what: impl FnOnce() -> T) -> T {
 
 /// What a connecting program needs in any case, so that nothing can fail once the other end has decided.
 struct Prepared {
-    note: Note,
-    /// Listens for the UNIX stream.
-    mailbox: OwnedFd,
+    offered: Connecting,
     /// Holds a number for the UNIX stream.
     place: OwnedFd,
     aside: OwnedFd,
@@ -171,24 +132,12 @@ impl Prepared {
         if own_alone && is_single_threaded() {
             return Err("both ends belong to one thread");
         }
-        let network = twin::network(socket).map_err(|_| "the kernel is older than 5.14")?;
         let from = above().ok_or("the limit of descriptors is below 1,024")?;
         let full = "no descriptor is free";
         let aside = twin::copy_above(socket, from, true).map_err(|_| full)?;
         let place = twin::copy_above(socket, from, true).map_err(|_| full)?;
-        let mailbox = twin::stream().map_err(|_| full)?;
-        let named = socket::bind(&mailbox, &socket::unnamed_address(), "")
-            .and_then(|()| socket::listen(&mailbox, 4))
-            .and_then(|()| socket::local_address(&mailbox));
-        let name = named.ok().and_then(|address| socket::abstract_name(&address));
-        let name = name.and_then(|name| name.try_into().ok());
-        let note = Note {
-            network,
-            secret: random::unguessable().map_err(|_| "no random number")?,
-            mailbox: name.ok_or("no UNIX socket")?,
-            six,
-        };
-        Ok(Self { note, mailbox, place, aside, is_nonblocking })
+        let offered = Connecting::new(socket, six)?;
+        Ok(Self { offered, place, aside, is_nonblocking })
     }
 
     /// Waits until the other program has accepted the connection, and moves it.
@@ -204,62 +153,17 @@ impl Prepared {
         if !has_connected && !twin::is_established(socket) {
             return Err("the connection was not established at once");
         }
-        let (own, peer) = ends.ok_or("the connection has ended")?;
-        if !twin::stays_local(own.ip(), peer.ip()) {
-            return Err("the other end is on another host");
-        }
-        if !offer.wait(own, peer) {
-            return Err("connect took too long");
-        }
-        let Self { note, mailbox, place, aside, is_nonblocking } = self;
-        let until = Instant::now() + patience(if is_nonblocking { HASTE } else { PATIENCE });
-        drop(place);
-        // TCP does not wake this: the other program's end is seen at the deadline at the latest.
-        let end = receive(&mailbox, note.secret, until);
-        let decision = Instant::now() + patience(DECISION);
-        while end.is_some() && !offer.is_agreed() && Instant::now() < decision {
-            std::thread::yield_now();
-        }
-        if !offer.is_agreed() && offer.withdraw() {
-            offer.judge(end.is_some());
-            return Err(
-                "the other program did not accept in time, or does not run with crossway run",
-            );
-        }
-        offer.judge(true);
-        // It may have decided at the last moment.
-        let Some(end) = end.or_else(|| receive(&mailbox, note.secret, until + DECISION)) else {
-            // Another thread has taken the last descriptor, or the other program was killed.
-            socket::shutdown_send(socket);
-            socket::shutdown_recv(socket);
-            return Err("the UNIX stream was lost, so the connection ends");
-        };
+        let ends = ends.ok_or("the connection has ended")?;
+        let Self { offered, place, aside, is_nonblocking } = self;
+        let end = offered.wait(socket, &mut offer, ends, is_nonblocking, Some(place))?;
         let _ = take_over(&aside, &end, connecting.has(SHAPED));
         if is_nonblocking {
             let _ = socket::set_nonblocking(&end);
         }
         put(fd, connecting, end, aside, Some(offer.listener));
-        explain::say("connects", Some(own), peer, &MOVED);
+        explain::say(Program::own, "connects", Some(ends.0), ends.1, &MOVED);
         Ok(())
     }
-}
-
-/// Accepts the UNIX stream that the other program connects, by its secret; any other one is closed. `None` if it does not come
-/// in time.
-fn receive(mailbox: &OwnedFd, secret: u64, until: Instant) -> Option<OwnedFd> {
-    while wait_ready(mailbox, Interest::Readable, Some(until)) == Ok(true) {
-        let end = twin::accept_now(mailbox).ok()?;
-        let name = socket::peer_address(&end).ok().and_then(|a| socket::abstract_name(&a));
-        let shown = name.and_then(|name| Connection::of(&name)).map(|(_, secret)| secret);
-        if shown == Some(secret) && is_of_this_user(&end) {
-            return Some(end);
-        }
-    }
-    None
-}
-
-fn is_of_this_user(end: impl AsFd) -> bool {
-    socket::peer_credentials(end).is_ok_and(|peer| peer.uid == proc::effective_user())
 }
 
 fn is_single_threaded() -> bool {
@@ -333,7 +237,7 @@ fn now_ms() -> u64 {
 /// Notes that a connection whose aside has this entry ends: whether moving it was worth the effort.
 pub(crate) fn ended(aside: Entry) {
     if let (Some(listener), Some(table)) = (aside.number().checked_sub(1), rendezvous::table())
-        && !is_patient()
+        && !ends::is_patient()
     {
         table.judge_life(listener as usize, aside.age_ms(now_ms()));
     }
@@ -347,23 +251,12 @@ pub(crate) fn accepted(fd: c_int, port: u16, is_nonblocking: bool, is_shaped: bo
         return;
     }
     let Some(socket) = ffi::borrow(fd) else { return };
-    let (Some((own, peer)), Ok(network)) = (twin::ends(socket), twin::network(socket)) else {
-        return;
-    };
-    if !twin::stays_local(own.ip(), peer.ip()) {
-        return;
-    }
-    let limit = patience(ANNOUNCED);
-    let until = Instant::now() + limit;
-    let claim = loop {
-        match table.claim(network, peer, own, limit) {
-            Search::Found(claim) => break claim,
-            // The connecting program needs a few microseconds, but may have lost its CPU to this one.
-            Search::Announced if Instant::now() < until => std::thread::sleep(PAUSE),
-            Search::Announced | Search::None => return,
-        }
-    };
-    let end = make_end(socket, &claim, own, peer).and_then(|(end, aside)| {
+    let Some((own, peer)) = twin::ends(socket) else { return };
+    let Some(claim) = ends::claim(table, socket, own, peer) else { return };
+    let moved = (|| {
+        let end = ends::accepted_end(socket, &claim, own, peer)?;
+        let from = above().ok_or("the limit of descriptors is below 1,024")?;
+        let aside = twin::copy_above(socket, from, true).map_err(|_| "no descriptor is free")?;
         if !is_nonblocking {
             socket::set_waiting(&end, true).map_err(|_| "ioctl failed")?;
         }
@@ -374,42 +267,11 @@ pub(crate) fn accepted(fd: c_int, port: u16, is_nonblocking: bool, is_shaped: bo
         }
         put(fd, old, end, aside, None);
         Ok(())
-    });
-    match end {
+    })();
+    match moved {
         Err(why) => explain("accepts", Some(peer), own, &why),
-        Ok(()) => explain::say("accepts", Some(peer), own, &MOVED),
+        Ok(()) => explain::say(Program::own, "accepts", Some(peer), own, &MOVED),
     }
-}
-
-/// The accepted end of a pair, which is connected to the other program and non-blocking, and a copy of the TCP connection.
-fn make_end(
-    socket: BorrowedFd<'_>,
-    claim: &Claim<'_>,
-    own: SocketAddr,
-    peer: SocketAddr,
-) -> Result<(OwnedFd, OwnedFd), Reason> {
-    let from = above().ok_or("the limit of descriptors is below 1,024")?;
-    let families = u8::from(twin::is_six(socket)) | u8::from(claim.note.six) << 1;
-    let name = Connection { accepted: own, connecting: peer, families }.name(claim.note.secret);
-    let failed = |_| "no UNIX stream, or no descriptor is free";
-    let name = socket::abstract_address(&name).map_err(failed)?;
-    let mailbox = socket::abstract_address(&claim.note.mailbox).map_err(failed)?;
-    let end = twin::stream().map_err(|_| "no UNIX stream, or no descriptor is free")?;
-    socket::bind(&end, &name, "").map_err(failed)?;
-    let aside = twin::copy_above(socket, from, true).map_err(|_| "no descriptor is free")?;
-    // Strangers may fill the other program's listener for a moment.
-    let until = Instant::now() + patience(DECISION);
-    loop {
-        match socket::connect(&end, &mailbox) {
-            Ok(()) => break,
-            Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(PAUSE),
-            Err(_) => return Err("the other program has withdrawn"),
-        }
-    }
-    if !is_of_this_user(&end) {
-        return Err("the other program belongs to another user");
-    }
-    Ok((end, aside))
 }
 
 /// Registers a descriptor that this process did not move itself, if it is an end of a pair: inherited across exec, or received
@@ -438,13 +300,8 @@ pub(crate) fn adopt(fd: c_int) {
 
 /// The TCP connection that an end of a pair stands for, and [`ACCEPTED`] if it is the accepted one.
 pub(crate) fn connection_of(socket: BorrowedFd<'_>) -> Option<(Connection, u8)> {
-    let named = |address: Result<socket::Address, _>| {
-        Connection::of(&socket::abstract_name(&address.ok()?)?).map(|(connection, _)| connection)
-    };
-    if let Some(connection) = named(socket::local_address(socket)) {
-        return Some((connection, ACCEPTED));
-    }
-    named(socket::peer_address(socket)).map(|connection| (connection, 0))
+    let (connection, is_accepted) = ends::connection_of(socket)?;
+    Some((connection, if is_accepted { ACCEPTED } else { 0 }))
 }
 
 /// Notes a socket that has begun to listen, or that accepts without being known to listen. Returns its port if it is a TCP
@@ -465,7 +322,7 @@ pub(crate) fn listens(fd: c_int) -> Option<u16> {
         // Nobody knows what was set on a socket that comes from elsewhere.
         let flags = before.flags() | if before.kind() == Kind::Other { SHAPED } else { 0 };
         table::put(fd, Entry::new(Kind::Listener, flags, port.into(), 0));
-        table.note_listener(port, network);
+        table.note_listener(std::process::id(), port, network);
     }
     Some(port)
 }

@@ -51,7 +51,7 @@ pub fn check_own(address: u64, len: usize, written: bool) -> Result<(), Errno> {
     }
     let whole = bytes.len();
     let outcome = match read(std::process::id(), [(address, bytes)]) {
-        Ok(_) if written => write_own(address, bytes),
+        Ok(_) if written => write_to(std::process::id(), address, bytes),
         outcome => outcome,
     };
     match outcome {
@@ -61,12 +61,21 @@ pub fn check_own(address: u64, len: usize, written: bool) -> Result<(), Errno> {
     }
 }
 
-fn write_own(address: u64, bytes: &[u8]) -> Result<usize, Errno> {
+/// Writes to the memory of another process than this one; `thread` is one of its threads. Returns the number of bytes written.
+///
+/// Errors: as for [`read`]; `EINVAL` if it is this process.
+pub fn write(thread: u32, address: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    let is_own = std::path::Path::new(&format!("/proc/self/task/{thread}")).exists();
+    if is_own { Err(Errno::INVAL) } else { write_to(thread, address, bytes) }
+}
+
+fn write_to(pid: u32, address: u64, bytes: &[u8]) -> Result<usize, Errno> {
     let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
-    let pid = libc::pid_t::try_from(std::process::id()).map_err(|_| Errno::SRCH)?;
+    let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::SRCH)?;
     // SAFETY: the local vector describes bytes that are borrowed until we return and are only read; the remote one is
-    // an address that the kernel checks, and the kernel writes to it the bytes it already holds.
+    // an address in another process, or one in this process where the kernel writes the bytes that it already holds
+    // (`check_own`).
     let written =
         unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(written).map_err(|_| last_errno())

@@ -19,7 +19,8 @@ pub fn keep_code(folder: &Path, name: &str, content: &[u8]) -> Result<PathBuf, O
     let about = rustix::fs::statvfs(folder)
         .map_err(|error| OsError::new("statvfs", folder.display(), error))?;
     if about.f_flag.contains(StatVfsMountFlags::NOEXEC) {
-        let why = IoError::other("the file system is mounted noexec, so no code can be loaded from it");
+        let why =
+            IoError::other("the file system is mounted noexec, so no code can be loaded from it");
         return Err(OsError::new("use", folder.display(), why));
     }
     let path = folder.join(name);

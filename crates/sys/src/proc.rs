@@ -177,6 +177,15 @@ pub fn terminate(child: u32) {
     }
 }
 
+/// Sends a signal to a child, with the same precondition as [`terminate`].
+pub fn signal(child: u32, number: i32) {
+    if let (Some(child), Some(signal)) =
+        (i32::try_from(child).ok().and_then(Pid::from_raw), Signal::from_named_raw(number))
+    {
+        let _ = rustix::process::kill_process(child, signal);
+    }
+}
+
 /// Stops a child (`SIGSTOP`), with the same precondition as [`terminate`].
 pub fn stop(child: u32) {
     if let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) {

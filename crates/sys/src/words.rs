@@ -120,8 +120,7 @@ impl SharedWords {
                 }
                 about if about.len() == bytes(words) as u64 => {}
                 about => {
-                    let why =
-                        format!("it has {} bytes instead of {}", about.len(), bytes(words));
+                    let why = format!("it has {} bytes instead of {}", about.len(), bytes(words));
                     return Err(failed("cannot use")(std::io::Error::other(why)));
                 }
             }

@@ -1,12 +1,15 @@
 //! `crossway run`.
 
+mod supervise;
+
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::ValueEnum;
+use crossway_run::explain::VARIABLE as EXPLAIN_VARIABLE;
 use crossway_tipc_client::unmodified::{self, CannotRun};
 
 use super::Run;
@@ -17,16 +20,14 @@ use crate::ui::Ui;
 const LIBRARY: &str = "libcrossway_preload.so";
 /// Where the library appears in a container.
 const IN_CONTAINER: &str = "/opt/crossway/libcrossway_preload.so";
-/// Tells the library where to explain what carries each connection.
-const EXPLAIN_VARIABLE: &str = "CROSSWAY_RUN_EXPLAIN";
-
 /// Run an unmodified program so that its TCP connections within this host become UNIX stream pairs
 ///
 /// A connection is moved if both programs run so, belong to the same user, and the listening program accepts at once; any
 /// other one stays as it is. A library that is preloaded (LD_PRELOAD) does this when a connection is made; the bytes then
 /// go through the kernel's own UNIX sockets. The program replaces this process, and the programs that it starts inherit the
-/// library. Statically linked programs, Go programs and programs that gain privileges cannot be run so. docs/RUN.md says
-/// what differs from TCP.
+/// library. For programs into which no library can be loaded (statically linked, Go, musl), this process stays, and a filter
+/// in the kernel passes their calls that set up connections to it. Programs that gain privileges cannot be run so.
+/// docs/RUN.md says what differs from TCP.
 #[derive(clap::Args)]
 pub(crate) struct RunUnmodified {
     /// Say for each connection what carries it and why, in FILE or on standard error
@@ -38,9 +39,12 @@ pub(crate) struct RunUnmodified {
     /// Run nothing, but print what makes programs run so: lines for a shell, or options for `docker run` or `podman run`
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "sh")]
     shell: Option<Form>,
+    /// Go on supervising the programs whose supervisor is standard input
+    #[arg(long, hide = true)]
+    supervise: bool,
     /// Program to run and its arguments
     #[arg(
-        required_unless_present = "shell",
+        required_unless_present_any = ["shell", "supervise"],
         conflicts_with = "shell",
         trailing_var_arg = true,
         allow_hyphen_values = true
@@ -58,27 +62,26 @@ enum Form {
 
 impl Run for RunUnmodified {
     fn run(self, _ui: &Ui) -> anyhow::Result<ExitCode> {
-        let library = libraries::find(LIBRARY, self.library.as_deref())?;
         let explain = self.explain.as_deref().map(place_of_explanations);
+        if self.supervise {
+            return supervise::go_on(explain);
+        }
         if let Some(form) = self.shell {
+            let library = libraries::find(LIBRARY, self.library.as_deref())?;
             print!("{}", form.text(&library, explain.as_deref())?);
             return Ok(ExitCode::SUCCESS);
         }
         let Some((program, arguments)) = self.program.split_first() else {
             bail!("no program given");
         };
-        let mut command: Command =
-            unmodified::preloading(&library, program, arguments).map_err(|error| match error {
-                CannotRun::Static { path } => anyhow!(
-                    "{} is linked statically, so its calls cannot be intercepted: link it dynamically, or run it without `crossway run`",
-                    path.display()
-                ),
-                CannotRun::Go { path } => anyhow!(
-                    "{} is a Go program, which makes its system calls itself, so they cannot be intercepted: run it without `crossway run`",
-                    path.display()
-                ),
-                error => error.into(),
-            })?;
+        match unmodified::loads_libraries(program) {
+            Err(CannotRun::Static { .. } | CannotRun::Go { .. } | CannotRun::Musl { .. }) => {
+                return supervise::run(program, arguments, explain);
+            }
+            outcome => outcome?,
+        }
+        let library = libraries::find(LIBRARY, self.library.as_deref())?;
+        let mut command: Command = unmodified::preloading(&library, program, arguments)?;
         if let Some(place) = explain {
             command.env(EXPLAIN_VARIABLE, place);
         }
@@ -107,19 +110,23 @@ impl Form {
             // What the shell's programs load already, they load still.
             Form::Sh => {
                 let library = quoted(library)?;
-                let mut text = format!("export LD_PRELOAD={library}${{LD_PRELOAD:+:$LD_PRELOAD}}\n");
+                let mut text =
+                    format!("export LD_PRELOAD={library}${{LD_PRELOAD:+:$LD_PRELOAD}}\n");
                 if let Some(place) = explain {
                     text += &format!("export {EXPLAIN_VARIABLE}={}\n", quoted(place)?);
                 }
                 text
             }
             Form::Docker if file.is_some() => {
-                bail!("a container does not have the file for explanations: use --explain without a file")
+                bail!(
+                    "a container does not have the file for explanations: use --explain without a file"
+                )
             }
             Form::Docker => {
                 // The words are not quoted again: whoever substitutes them splits them at spaces.
                 let path = library.to_str().context("the library's path is not UTF-8")?;
-                let mut text = format!("--volume={path}:{IN_CONTAINER}:ro --env=LD_PRELOAD={IN_CONTAINER}");
+                let mut text =
+                    format!("--volume={path}:{IN_CONTAINER}:ro --env=LD_PRELOAD={IN_CONTAINER}");
                 if explain.is_some() {
                     text += &format!(" --env={EXPLAIN_VARIABLE}=-");
                 }

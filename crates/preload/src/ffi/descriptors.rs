@@ -9,7 +9,7 @@ use libc::FILE;
 use super::{borrow, close_really, real, without_signals};
 use crate::process::owns_memory;
 use crate::table::{self, COPIED, Entry, Kind, WATCHED};
-use crate::{moving, process, rendezvous, watch};
+use crate::{moving, process, watch};
 
 /// Forgets a descriptor that is about to be closed, and closes its aside unless another descriptor stands for it, too. A child
 /// of vfork only closes.
@@ -47,9 +47,9 @@ fn forget(fd: c_int) {
             Kind::Listener => {
                 let mut others = table::of_kind(Kind::Listener, 0, c_int::MAX);
                 if !others.any(|(_, other)| other.number() == entry.number())
-                    && let Some(table) = rendezvous::table()
+                    && let Some(table) = crossway_run::rendezvous::table()
                 {
-                    table.forget_listener(entry.number() as u16);
+                    table.forget_listener(std::process::id(), entry.number() as u16);
                 }
             }
             _ => {}
@@ -233,7 +233,8 @@ unsafe extern "C-unwind" fn syscall(
             libc::SYS_dup3 => dup3(a as c_int, b as c_int, c as c_int).into(),
             libc::SYS_setsockopt => {
                 let value = d as *const std::ffi::c_void;
-                super::options::setsockopt(a as c_int, b as c_int, c as c_int, value, e as u32).into()
+                super::options::setsockopt(a as c_int, b as c_int, c as c_int, value, e as u32)
+                    .into()
             }
             _ => real::syscall(number, a, b, c, d, e, f),
         }

@@ -15,7 +15,6 @@ pub(crate) use system::{borrow, close_really, open_descriptors, unwatch, watch, 
 /// Runs when the library is loaded, before the program starts.
 extern "C" fn start() {
     real::find_all();
-    crate::explain::prepare();
     crate::moving::prepare();
     let _ = crate::process::owns_memory();
     for fd in open_descriptors() {
@@ -29,7 +28,7 @@ extern "C" fn start() {
 /// Runs when the program exits. A child of vfork has its parent's memory, which must stay as it is.
 extern "C" fn end() {
     if crate::process::owns_memory() {
-        crate::rendezvous::leave();
+        crossway_run::rendezvous::leave();
     }
 }
 

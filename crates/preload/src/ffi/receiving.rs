@@ -280,8 +280,7 @@ unsafe extern "C-unwind" fn recvmmsg(
         // SAFETY: guaranteed by the caller.
         let message = unsafe { &mut *messages.add(done as usize) };
         // SAFETY: as above.
-        let outcome =
-            unsafe { recvmsg(fd, &mut message.msg_hdr, flags & !libc::MSG_WAITFORONE) };
+        let outcome = unsafe { recvmsg(fd, &mut message.msg_hdr, flags & !libc::MSG_WAITFORONE) };
         if outcome < 0 {
             break;
         }

@@ -20,18 +20,32 @@ const TCP_ESTABLISHED: u8 = 1;
 /// Reads an option as plain bytes.
 fn option<const LEN: usize>(fd: impl AsFd, level: i32, name: i32) -> Result<[u8; LEN], Errno> {
     let mut value = [0; LEN];
-    let mut len = LEN as libc::socklen_t;
+    read_option(fd, level, name, &mut value).map(|_| value)
+}
+
+/// Reads an option as a program asks for it: as many bytes as there is room for; returns how many were written.
+///
+/// # Errors
+/// [`Errno`] of getsockopt.
+pub fn read_option(fd: impl AsFd, level: i32, name: i32, value: &mut [u8]) -> Result<usize, Errno> {
+    let mut len = value.len() as libc::socklen_t;
     // SAFETY: value and len outlive the call, and len says how many bytes value has.
     let outcome = unsafe {
         libc::getsockopt(fd.as_fd().as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut len)
     };
-    if outcome == 0 { Ok(value) } else { Err(last_errno()) }
+    if outcome == 0 { Ok((len as usize).min(value.len())) } else { Err(last_errno()) }
 }
 
-fn set<const LEN: usize>(fd: impl AsFd, level: i32, name: i32, value: &[u8; LEN]) -> bool {
-    let (fd, len) = (fd.as_fd().as_raw_fd(), LEN as libc::socklen_t);
-    // SAFETY: value outlives the call, and len says how many bytes it has.
-    unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), len) == 0 }
+/// Sets an option as a program asks for it, on a TCP socket that nothing depends on.
+///
+/// # Errors
+/// [`Errno`] of setsockopt.
+pub fn write_option(fd: impl AsFd, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+    let (fd, len) = (fd.as_fd().as_raw_fd(), value.len() as libc::socklen_t);
+    // SAFETY: value outlives the call, and len says how many bytes it has. No option of a socket takes addresses of memory
+    // that the kernel would write to later.
+    let outcome = unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), len) };
+    if outcome == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
 /// A number that identifies the network namespace of a socket until the host restarts.
@@ -123,6 +137,21 @@ pub fn set_close_on_exec(fd: impl AsFd, closes: bool) {
     let _ = fcntl_setfd(fd, if closes { FdFlags::CLOEXEC } else { FdFlags::empty() });
 }
 
+/// Whether a TCP socket has an option set that a UNIX stream cannot provide, among those that can be asked for.
+pub fn is_special(tcp: impl AsFd) -> bool {
+    /// From asm-generic/socket.h and linux/tcp.h, where the libc crate lacks them.
+    const SO_ZEROCOPY: i32 = 60;
+    const TCP_FASTOPEN_CONNECT: i32 = 30;
+    const TCP_ULP: i32 = 31;
+    let set = |level, name| option::<4>(&tcp, level, name).is_ok_and(|value| value != [0; 4]);
+    [SO_ZEROCOPY, libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, libc::SO_TIMESTAMPING]
+        .into_iter()
+        .any(|name| set(libc::SOL_SOCKET, name))
+        || [TCP_ULP, TCP_FASTOPEN_CONNECT, libc::TCP_DEFER_ACCEPT, libc::TCP_REPAIR]
+            .into_iter()
+            .any(|name| set(libc::IPPROTO_TCP, name))
+}
+
 /// Options that decide how calls on the descriptor wait, which both families have.
 const SHARED: [(i32, usize); 4] = [
     (libc::SO_RCVTIMEO, 16),
@@ -200,7 +229,7 @@ fn copy<const LEN: usize>(tcp: impl AsFd, unix: impl AsFd, name: i32) -> Result<
     let value = option::<LEN>(tcp, libc::SOL_SOCKET, name)?;
     let as_new =
         value == [0; LEN] || (name == libc::SO_RCVLOWAT && value[..4] == 1_i32.to_ne_bytes());
-    if as_new || set(unix, libc::SOL_SOCKET, name, &value) { Ok(()) } else { Err(last_errno()) }
+    if as_new { Ok(()) } else { write_option(unix, libc::SOL_SOCKET, name, &value) }
 }
 
 /// Accepts a connection without waiting; the new descriptor is blocking and closed on exec.
@@ -209,6 +238,68 @@ fn copy<const LEN: usize>(tcp: impl AsFd, unix: impl AsFd, name: i32) -> Result<
 /// EAGAIN if there is none, EMFILE if no descriptor is free.
 pub fn accept_now(fd: impl AsFd) -> Result<OwnedFd, Errno> {
     rustix::net::accept_with(fd, SocketFlags::CLOEXEC)
+}
+
+/// Accepts a connection as a program asks for it, closed on exec in this process.
+///
+/// # Errors
+/// [`Errno`] of accept4.
+pub fn accept_as(
+    fd: impl AsFd,
+    is_nonblocking: bool,
+) -> Result<(OwnedFd, Option<SocketAddr>), Errno> {
+    let flags = if is_nonblocking { SocketFlags::NONBLOCK } else { SocketFlags::empty() };
+    let (new, from) = rustix::net::acceptfrom_with(fd, flags | SocketFlags::CLOEXEC)?;
+    Ok((new, from.and_then(|from| SocketAddr::try_from(from).ok())))
+}
+
+/// Lets a socket listen.
+///
+/// # Errors
+/// [`Errno`] of listen.
+pub fn listen_as(fd: impl AsFd, backlog: i32) -> Result<(), Errno> {
+    rustix::net::listen(fd, backlog)
+}
+
+/// Connects a socket as a program asks for it.
+///
+/// # Errors
+/// [`Errno`] of connect.
+pub fn connect_as(fd: impl AsFd, to: SocketAddr) -> Result<(), Errno> {
+    rustix::net::connect(fd, &to)
+}
+
+/// An address as the kernel writes it to a program's memory (sockaddr_in, sockaddr_in6).
+pub fn raw_address(address: SocketAddr) -> Vec<u8> {
+    let port = address.port().to_be_bytes();
+    match address {
+        SocketAddr::V4(four) => {
+            let family = (libc::AF_INET as u16).to_ne_bytes();
+            [&family[..], &port, &four.ip().octets(), &[0; 8]].concat()
+        }
+        SocketAddr::V6(six) => {
+            let family = (libc::AF_INET6 as u16).to_ne_bytes();
+            let flow = six.flowinfo().to_ne_bytes();
+            [&family[..], &port, &flow, &six.ip().octets(), &six.scope_id().to_ne_bytes()].concat()
+        }
+    }
+}
+
+/// The address that a program has written so; `None` if it is too short or of another family.
+pub fn address_of(raw: &[u8]) -> Option<SocketAddr> {
+    let port = u16::from_be_bytes(*raw.get(2..)?.first_chunk()?);
+    match i32::from(u16::from_ne_bytes(*raw.first_chunk()?)) {
+        libc::AF_INET if raw.len() >= 16 => {
+            let ip = std::net::Ipv4Addr::from(*raw[4..].first_chunk::<4>()?);
+            Some(SocketAddr::new(ip.into(), port))
+        }
+        libc::AF_INET6 if raw.len() >= 28 => {
+            let number = |at: usize| Some(u32::from_ne_bytes(*raw[at..].first_chunk()?));
+            let ip = std::net::Ipv6Addr::from(*raw[8..].first_chunk::<16>()?);
+            Some(std::net::SocketAddrV6::new(ip, port, number(4)?, number(24)?).into())
+        }
+        _ => None,
+    }
 }
 
 /// A copy of a descriptor whose number is at least `from`.
@@ -284,6 +375,17 @@ mod tests {
         assert!(!is_own_address(of("192.0.2.1:1")));
         let others = crate::addresses::own_addresses().unwrap();
         assert!(others.into_iter().all(|ip| is_own_address(SocketAddr::new(ip, 1))));
+    }
+
+    #[test]
+    fn addresses_survive_their_raw_form() {
+        for text in ["127.0.0.1:80", "[fe80::1%7]:65535"] {
+            let address: SocketAddr = text.parse().unwrap();
+            let raw = raw_address(address);
+            assert_eq!(address_of(&raw), Some(address));
+            assert_eq!(address_of(&raw[..raw.len() - 1]), None);
+        }
+        assert_eq!(address_of(&[0; 28]), None);
     }
 
     #[test]

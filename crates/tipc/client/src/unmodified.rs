@@ -80,14 +80,18 @@ pub enum CannotRun {
         /// Path of the program.
         path: PathBuf,
     },
-    /// The library was built for a different machine or C library.
-    #[error("{} is {what}, unlike the library that must be loaded into it: use a build of the program for this \
-             machine and its C library", .path.display())]
+    /// The program was built for a different machine.
+    #[error("{} is for another machine: use a build of the program for this one", .path.display())]
     Foreign {
         /// Path of the program.
         path: PathBuf,
-        /// How the program differs from the library, as the continuation of "PROGRAM is".
-        what: &'static str,
+    },
+    /// The program was linked with musl, another C library than the library's.
+    #[error("{} is linked with musl, unlike the library that must be loaded into it: use a build of the program for this \
+             machine's C library", .path.display())]
+    Musl {
+        /// Path of the program.
+        path: PathBuf,
     },
     /// The program gains privileges when it is started, so the loader ignores the library.
     #[error(
@@ -173,6 +177,14 @@ pub fn preloading(
     Ok(command)
 }
 
+/// Checks that a library would be loaded into a program.
+///
+/// # Errors
+/// [`CannotRun`] if not.
+pub fn loads_libraries(program: &OsStr) -> Result<(), CannotRun> {
+    check(&find(program)?, SCRIPTS_MAX).map(drop)
+}
+
 /// Finds the file of a program as a shell does.
 fn find(name: &OsStr) -> Result<PathBuf, CannotRun> {
     let dirs = std::env::var_os("PATH").unwrap_or_default();
@@ -222,13 +234,13 @@ fn check(path: &Path, scripts_left: usize) -> Result<Vec<String>, CannotRun> {
         Elf::read(&own, &start)
     });
     if of_library.is_some_and(|own| own.machine != program.machine) {
-        return Err(CannotRun::Foreign { path, what: "for another machine" });
+        return Err(CannotRun::Foreign { path });
     }
     match program.loader {
         _ if program.is_go => Err(CannotRun::Go { path }),
         None => Err(CannotRun::Static { path }),
         Some(loader) if loader.windows(4).any(|part| part == b"musl") => {
-            Err(CannotRun::Foreign { path, what: "linked with musl" })
+            Err(CannotRun::Musl { path })
         }
         Some(_) => Ok(program.first_libraries),
     }

@@ -12,18 +12,18 @@ const LEN: usize = 8 + 1 + 2 * (16 + 2 + 4);
 
 /// A TCP connection, as its two ends name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Connection {
+pub struct Connection {
     /// The address of the end that was accepted, as that end reports it.
-    pub(crate) accepted: SocketAddr,
+    pub accepted: SocketAddr,
     /// The address of the end that connected, as that end reports it.
-    pub(crate) connecting: SocketAddr,
+    pub connecting: SocketAddr,
     /// Which ends have IPv6 sockets: 1 the accepted one, 2 the connecting one. Such an end reports IPv4 addresses in IPv6's form.
-    pub(crate) families: u8,
+    pub families: u8,
 }
 
 impl Connection {
     /// The name of the accepted end.
-    pub(crate) fn name(&self, secret: u64) -> Vec<u8> {
+    pub fn name(&self, secret: u64) -> Vec<u8> {
         let mut raw = Vec::with_capacity(LEN);
         raw.extend_from_slice(&secret.to_be_bytes());
         raw.push(self.families);
@@ -42,7 +42,7 @@ impl Connection {
     }
 
     /// The connection and the secret in a name; `None` if it is not such a name.
-    pub(crate) fn of(name: &[u8]) -> Option<(Self, u64)> {
+    pub fn of(name: &[u8]) -> Option<(Self, u64)> {
         let raw = URL_SAFE_NO_PAD.decode(name.strip_prefix(BEGIN)?).ok()?;
         if raw.len() != LEN {
             return None;
@@ -68,7 +68,7 @@ impl Connection {
     }
 
     /// The own and the peer's address, as a program sees them at one end.
-    pub(crate) fn seen_from(&self, is_accepted: bool) -> (SocketAddr, SocketAddr) {
+    pub fn seen_from(&self, is_accepted: bool) -> (SocketAddr, SocketAddr) {
         let six = self.families & if is_accepted { 1 } else { 2 } != 0;
         let shown = |address: SocketAddr| match address {
             SocketAddr::V4(four) if six => {

@@ -50,7 +50,7 @@ const MISSES: usize = 2;
 const SHORT_ONES: usize = 3;
 
 /// A moved connection that lives less long than this was hardly worth the effort.
-pub(crate) const SHORT_LIFE_MS: u32 = 5;
+pub const SHORT_LIFE_MS: u32 = 5;
 /// After so many of them in a row, a listener's connections are not moved for a while.
 const SHORT_ONES_MOST: u64 = 4;
 const SHORT_ONES_PAUSE_NS: u64 = 200_000_000;
@@ -71,7 +71,7 @@ enum State {
 
 /// A slot's word, from the lowest bits: state, port, the time of the announcement in milliseconds (24 bits), count of uses. The
 /// time is part of the word, so that nobody takes a slot for abandoned whose new user has not written its contents yet.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark(u64);
 
 impl Mark {
@@ -99,7 +99,8 @@ impl Mark {
 }
 
 /// The table.
-pub(crate) struct Table {
+#[derive(Debug)]
+pub struct Table {
     words: SharedWords,
     user: u32,
     path: PathBuf,
@@ -109,7 +110,7 @@ static TABLE: OnceLock<Option<Table>> = OnceLock::new();
 
 /// The table of this user; `None` if it cannot be used. Before more than a look at it, ask [`Table::is_of_this_user`].
 #[inline]
-pub(crate) fn table() -> Option<&'static Table> {
+pub fn table() -> Option<&'static Table> {
     TABLE.get_or_init(open).as_ref()
 }
 
@@ -121,7 +122,7 @@ fn open() -> Option<Table> {
 }
 
 /// Leaves the table of this user, whose file is removed if no other process has it. Later, this process finds an empty one.
-pub(crate) fn leave() {
+pub fn leave() {
     if let Some(Some(table)) = TABLE.get() {
         table.forget_all();
         if table.words.leave().is_ok() {
@@ -148,35 +149,40 @@ fn as_words(connecting: SocketAddr, accepting: SocketAddr) -> [u64; 6] {
 
 /// What one program wants the other one to know about their connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Note {
+pub struct Note {
     /// The network namespace.
-    pub(crate) network: u64,
+    pub network: u64,
     /// Proves that the other program has read this table.
-    pub(crate) secret: u64,
+    pub secret: u64,
     /// The abstract name, of 5 bytes, at which the connecting program expects the UNIX stream.
-    pub(crate) mailbox: [u8; 5],
+    pub mailbox: [u8; 5],
     /// Whether the connecting end is an IPv6 socket.
-    pub(crate) six: bool,
+    pub six: bool,
 }
 
 /// A connecting program's use of a slot; freed on drop.
-pub(crate) struct Offer<'a> {
+#[derive(Debug)]
+pub struct Offer<'a> {
     table: &'a Table,
     slot: usize,
     mark: Mark,
-    pub(crate) listener: usize,
+    /// The place of the listener.
+    pub listener: usize,
 }
 
 /// An accepting program's use of a slot.
-pub(crate) struct Claim<'a> {
+#[derive(Debug)]
+pub struct Claim<'a> {
     table: &'a Table,
     slot: usize,
     mark: Mark,
-    pub(crate) note: Note,
+    /// What the connecting program offers.
+    pub note: Note,
 }
 
 /// The result of a search for a connection.
-pub(crate) enum Search<'a> {
+#[derive(Debug)]
+pub enum Search<'a> {
     /// Its connecting program offers to move it.
     Found(Claim<'a>),
     /// It may be among those that are being connected at this moment.
@@ -188,7 +194,7 @@ pub(crate) enum Search<'a> {
 impl Table {
     /// Whether the program still belongs to the user whose table this is. One that has changed its user must not take part in
     /// the former user's connections, nor attract them.
-    pub(crate) fn is_of_this_user(&self) -> bool {
+    pub fn is_of_this_user(&self) -> bool {
         if proc::effective_user() == self.user {
             return true;
         }
@@ -219,9 +225,9 @@ impl Table {
         self.state(slot).compare_exchange(from.0, to.0, order.0, order.1).is_ok()
     }
 
-    /// Notes that this process listens on a port.
-    pub(crate) fn note_listener(&self, port: u16, network: u64) {
-        let own = listener_word(port, std::process::id());
+    /// Notes that process `pid` listens on a port.
+    pub fn note_listener(&self, pid: u32, port: u16, network: u64) {
+        let own = listener_word(port, pid);
         let all = (0..LISTENERS).map(|at| (at, self.words.word(LISTENER_STATES + at)));
         for (at, word) in all.clone().take(self.ever(LISTENERS_EVER, LISTENERS)) {
             if word.load(Ordering::Acquire) == own
@@ -252,9 +258,9 @@ impl Table {
         }
     }
 
-    /// Removes the note that this process listens on a port.
-    pub(crate) fn forget_listener(&self, port: u16) {
-        let own = listener_word(port, std::process::id());
+    /// Removes the note that process `pid` listens on a port.
+    pub fn forget_listener(&self, pid: u32, port: u16) {
+        let own = listener_word(port, pid);
         for at in 0..self.ever(LISTENERS_EVER, LISTENERS) {
             let word = self.words.word(LISTENER_STATES + at);
             let _ = word.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
@@ -272,9 +278,9 @@ impl Table {
         }
     }
 
-    /// A place with a note that a living process listens on this port, and whether only this process does. Costs one pass over
-    /// the places in use if there is none.
-    pub(crate) fn find_listener(&self, port: u16) -> Option<(usize, bool)> {
+    /// A place with a note that a living process listens on this port, and whether only process `own` does. Costs one pass
+    /// over the places in use if there is none.
+    pub fn find_listener(&self, own: u32, port: u16) -> Option<(usize, bool)> {
         let mut found = None;
         for at in 0..self.ever(LISTENERS_EVER, LISTENERS) {
             let word = self.words.word(LISTENER_STATES + at);
@@ -287,15 +293,14 @@ impl Table {
                 let _ = word.compare_exchange(now, 0, Ordering::AcqRel, Ordering::Relaxed);
                 continue;
             }
-            let own = pid == std::process::id();
-            found = Some((at, own && found.is_none_or(|(_, only)| only)));
+            found = Some((at, pid == own && found.is_none_or(|(_, only)| only)));
         }
         found
     }
 
     /// Announces a connection to a listener; `None` if the listener is in another network, was too slow to accept earlier
     /// ones, or there is no free slot.
-    pub(crate) fn announce(&self, listener: usize, port: u16, note: &Note) -> Option<Offer<'_>> {
+    pub fn announce(&self, listener: usize, port: u16, note: &Note) -> Option<Offer<'_>> {
         let now = monotonic_ns();
         if self.listener(listener, OF_NETWORK).load(Ordering::Relaxed) != note.network
             || self.listener(listener, NOT_BEFORE).load(Ordering::Relaxed) > now
@@ -329,7 +334,7 @@ impl Table {
 
     /// Notes how long a moved connection to the listener at this place lived. While programs connect for every request, moving
     /// costs more than it gains: it is paused.
-    pub(crate) fn judge_life(&self, listener: usize, life_ms: u32) {
+    pub fn judge_life(&self, listener: usize, life_ms: u32) {
         if listener >= LISTENERS {
             return;
         }
@@ -346,7 +351,7 @@ impl Table {
 
     /// Whether a connection to this port is offered or announced. Costs one pass over the slots in use.
     #[inline]
-    pub(crate) fn expects(&self, port: u16) -> bool {
+    pub fn expects(&self, port: u16) -> bool {
         (0..self.ever(SLOTS_EVER, SLOTS)).any(|slot| {
             let mark = Mark(self.state(slot).load(Ordering::Acquire));
             mark.port() == port && !mark.is(State::Free)
@@ -355,7 +360,7 @@ impl Table {
 
     /// Searches for the offer of a connection that this process has accepted, and claims it. An announcement counts for at
     /// most `limit`: after that, its program probably waits in connect.
-    pub(crate) fn claim(
+    pub fn claim(
         &self,
         network: u64,
         connecting: SocketAddr,
@@ -402,7 +407,7 @@ fn listener_of(word: u64) -> (u16, u32) {
 
 impl Offer<'_> {
     /// Writes the addresses of the connection, which is established now. Returns false if the slot was taken away.
-    pub(crate) fn wait(&mut self, connecting: SocketAddr, accepting: SocketAddr) -> bool {
+    pub fn wait(&mut self, connecting: SocketAddr, accepting: SocketAddr) -> bool {
         let writing = self.mark.to(State::Writing);
         if !self.table.swap(self.slot, self.mark, writing) {
             return false;
@@ -415,12 +420,12 @@ impl Offer<'_> {
     }
 
     /// Whether the accepting program has decided that the connection is moved.
-    pub(crate) fn is_agreed(&self) -> bool {
+    pub fn is_agreed(&self) -> bool {
         Mark(self.table.state(self.slot).load(Ordering::Acquire)) == self.mark.to(State::Agreed)
     }
 
     /// Withdraws the offer. Returns false if the accepting program has already decided that the connection is moved.
-    pub(crate) fn withdraw(&mut self) -> bool {
+    pub fn withdraw(&mut self) -> bool {
         for state in [State::Waiting, State::Claimed] {
             if self.table.swap(self.slot, self.mark.to(state), self.mark.to(State::Free)) {
                 return true;
@@ -430,7 +435,7 @@ impl Offer<'_> {
     }
 
     /// Notes whether the listener accepted in time. One that did not is not waited for again for a while, which doubles.
-    pub(crate) fn judge(&self, in_time: bool) {
+    pub fn judge(&self, in_time: bool) {
         let misses = self.table.listener(self.listener, MISSES);
         if in_time {
             if misses.load(Ordering::Relaxed) != 0 {
@@ -459,135 +464,11 @@ impl Drop for Offer<'_> {
 
 impl Claim<'_> {
     /// Decides that the connection is moved. Returns false if the connecting program has withdrawn.
-    pub(crate) fn agree(&self) -> bool {
+    pub fn agree(&self) -> bool {
         self.table.swap(self.slot, self.mark, self.mark.to(State::Agreed))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOTE: Note = Note { network: 4, secret: 5, mailbox: *b"0012a", six: true };
-
-    const LIMIT: Duration = Duration::from_secs(60);
-
-    fn fresh() -> (tempfile::TempDir, Table) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(FILE);
-        let words = SharedWords::in_file(&path, WORDS).unwrap();
-        (dir, Table { words, user: proc::effective_user(), path })
-    }
-
-    fn ends() -> (SocketAddr, SocketAddr) {
-        ("127.0.0.1:40000".parse().unwrap(), "127.0.0.1:80".parse().unwrap())
-    }
-
-    fn listener(table: &Table) -> usize {
-        table.note_listener(80, 4);
-        let (at, only_own) = table.find_listener(80).unwrap();
-        assert!(only_own);
-        at
-    }
-
-    #[test]
-    fn an_offer_is_claimed_once_by_its_addresses() {
-        let (_dir, table) = fresh();
-        let at = listener(&table);
-        let (connecting, accepting) = ends();
-        assert!(!table.expects(80));
-        let mut offer = table.announce(at, 80, &NOTE).unwrap();
-        assert!(table.expects(80) && !table.expects(81));
-        assert!(matches!(table.claim(4, connecting, accepting, LIMIT), Search::Announced));
-        assert!(offer.wait(connecting, accepting));
-        for (network, one, other) in [
-            (3, connecting, accepting),
-            (4, accepting, connecting),
-            (4, "127.0.0.1:40001".parse().unwrap(), accepting),
-            (4, connecting, "127.0.0.2:80".parse().unwrap()),
-        ] {
-            assert!(matches!(table.claim(network, one, other, LIMIT), Search::None));
-        }
-        let Search::Found(claim) = table.claim(4, connecting, accepting, LIMIT) else { panic!() };
-        assert_eq!(claim.note, NOTE);
-        assert!(matches!(table.claim(4, connecting, accepting, LIMIT), Search::None), "claimed");
-        assert!(!offer.is_agreed() && claim.agree() && offer.is_agreed());
-        assert!(!offer.withdraw());
-        drop(offer);
-        assert!(!table.expects(80));
-    }
-
-    #[test]
-    fn who_withdraws_first_decides() {
-        let (_dir, table) = fresh();
-        let at = listener(&table);
-        let (connecting, accepting) = ends();
-        let mut offer = table.announce(at, 80, &NOTE).unwrap();
-        assert!(offer.wait(connecting, accepting));
-        let Search::Found(claim) = table.claim(4, connecting, accepting, LIMIT) else { panic!() };
-        assert!(offer.withdraw());
-        assert!(!claim.agree());
-        // The next use of the slot is another one for the late program.
-        let mut next = table.announce(at, 80, &NOTE).unwrap();
-        assert!(next.wait(connecting, accepting));
-        let Search::Found(_) = table.claim(4, connecting, accepting, LIMIT) else { panic!() };
-        assert!(!claim.agree());
-    }
-
-    #[test]
-    fn a_listener_that_is_slow_or_elsewhere_is_not_waited_for() {
-        let (_dir, table) = fresh();
-        let at = listener(&table);
-        assert!(table.announce(at, 80, &Note { network: 9, ..NOTE }).is_none());
-        let offer = table.announce(at, 80, &NOTE).unwrap();
-        offer.judge(false);
-        assert!(table.announce(at, 80, &NOTE).is_none());
-        table.forget_listener(80);
-        assert!(table.find_listener(80).is_none());
-    }
-
-    #[test]
-    fn connections_that_live_shortly_are_moved_only_now_and_then() {
-        let (_dir, table) = fresh();
-        let at = listener(&table);
-        let is_open = || table.announce(at, 80, &NOTE).is_some();
-        for life_ms in [0, 1, 2, SHORT_LIFE_MS, 0, 1, 2] {
-            table.judge_life(at, life_ms);
-            assert!(is_open());
-        }
-        table.judge_life(at, 3);
-        assert!(!is_open());
-        // After the pause, one is tried; only one that lives longer ends the suspicion.
-        table.listener(at, NOT_BEFORE).store(0, Ordering::Relaxed);
-        assert!(is_open());
-        table.judge_life(at, 0);
-        assert!(!is_open());
-        table.listener(at, NOT_BEFORE).store(0, Ordering::Relaxed);
-        table.judge_life(at, 60_000);
-        table.judge_life(at, 0);
-        assert!(is_open());
-        table.judge_life(LISTENERS, 0);
-    }
-
-    #[test]
-    fn a_note_of_a_dead_process_and_a_stale_slot_are_replaced() {
-        let (_dir, table) = fresh();
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let dead = child.id();
-        child.wait().unwrap();
-        table.words.word(LISTENER_STATES).store(listener_word(80, dead), Ordering::Release);
-        table.words.word(LISTENERS_EVER).store(1, Ordering::Release);
-        assert!(table.find_listener(80).is_none());
-        let at = listener(&table);
-        for slot in 0..SLOTS {
-            let offer = table.announce(at, 80, &NOTE).unwrap();
-            assert_eq!(offer.slot, slot);
-            std::mem::forget(offer);
-        }
-        assert!(table.announce(at, 80, &NOTE).is_none(), "all slots are in use");
-        // As if the program in the slot had announced long ago.
-        let old = table.state(7).load(Ordering::Acquire).wrapping_sub((STALE_MS + 1000) << 24);
-        table.state(7).store(old, Ordering::Release);
-        assert_eq!(table.announce(at, 80, &NOTE).unwrap().slot, 7);
-    }
-}
+#[path = "rendezvous_tests.rs"]
+mod tests;
