@@ -16,6 +16,9 @@ use crate::wire::{User, View};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+/// A key that fits a frame, and where it was found.
+type Found<S> = (Place, Arc<Loaded<<S as Suite>::Key>>);
+
 /// Type of the RESET message among those of a link.
 const RESET: u32 = 1;
 
@@ -227,7 +230,7 @@ impl<S: Suite> Keyring<S> {
         index: Option<usize>,
         header: &Header,
         mut open: impl FnMut(&Loaded<S::Key>) -> bool,
-    ) -> Result<(Place, Arc<Loaded<S::Key>>), DropReason> {
+    ) -> Result<Found<S>, DropReason> {
         let peer = index.map(|n| &self.peers[n]);
         let is_replay = peer.is_some_and(|p| p.is_replay(now, header));
         let mut tried = false;
