@@ -1,6 +1,9 @@
-//! What carries a mechanism's messages: its family, the transport below it, and a node between the ends.
+//! What carries a mechanism's messages: its family, the transport below it, a node between the ends, and where the ends
+//! meet.
 //!
 //! Each mechanism declares a [`Carrier`] next to its id, so that nothing has to be derived from the id.
+
+use crate::meeting::Meeting;
 
 /// A group of related mechanisms or contenders. Charts draw it in one hue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -107,6 +110,23 @@ pub enum Transport {
     Tipc,
 }
 
+impl Transport {
+    /// Where the ends of a channel with this transport usually meet. Pipes and memory have no name.
+    const fn usual_meeting(self) -> &'static [Meeting] {
+        match self {
+            Transport::Memory | Transport::Pipe => &[Meeting::Descriptor],
+            Transport::Unix => &[Meeting::UnixName],
+            Transport::Queue => &[Meeting::Ipc],
+            Transport::Tcp
+            | Transport::Udp
+            | Transport::Sctp
+            | Transport::Smc
+            | Transport::Tipc => &[Meeting::Network],
+            Transport::Vsock => &[Meeting::Kernel],
+        }
+    }
+}
+
 /// A program or thread in user space that passes messages on between the ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeKind {
@@ -127,12 +147,16 @@ pub struct Carrier {
     pub node: Option<NodeKind>,
     /// Number of times that the payload is copied on its way.
     pub copies: u32,
+    /// What both ends must reach to open the channel; one of these is enough.
+    pub meets: &'static [Meeting],
 }
 
 impl Carrier {
-    /// Creates a carrier without a node, with the number of copies that is usual in its family.
+    /// Creates a carrier without a node, with the number of copies that is usual in its family, and whose ends meet as is
+    /// usual for its transport.
     pub const fn new(family: Family, transport: Transport) -> Carrier {
-        Carrier { family, transport, node: None, copies: family.copies() }
+        let meets = transport.usual_meeting();
+        Carrier { family, transport, node: None, copies: family.copies(), meets }
     }
 
     /// Adds a node between the ends.
@@ -143,6 +167,11 @@ impl Carrier {
     /// Sets the number of copies of the payload to one.
     pub const fn copied_once(self) -> Carrier {
         Carrier { copies: 1, ..self }
+    }
+
+    /// Sets where the ends meet.
+    pub const fn meeting(self, meets: &'static [Meeting]) -> Carrier {
+        Carrier { meets, ..self }
     }
 }
 
@@ -192,6 +221,23 @@ mod tests {
             let transport = entry.carrier.transport;
             assert_eq!((entry.caps)().crosses_hosts, !local.contains(&transport), "{}", entry.id);
         }
+    }
+
+    /// Tests that ends on different hosts meet by an address, and those of all other mechanisms by something of one host.
+    #[test]
+    fn ends_meet_by_an_address_exactly_if_they_may_be_on_different_hosts() {
+        for entry in registry::ALL {
+            let by_address = entry.carrier.meets.contains(&Meeting::Network);
+            assert_eq!(by_address, (entry.caps)().crosses_hosts, "{}", entry.id);
+            assert!(!entry.carrier.meets.is_empty(), "{}", entry.id);
+        }
+        let meets = |id: &str| registry::find(id).expect("a mechanism").carrier.meets;
+        for id in ["pipe", "splice", "vmsplice", "uring-pipe", "shm-pipe", "memfd", "shm-futex"] {
+            assert_eq!(meets(id), [Meeting::Descriptor], "{id}");
+        }
+        assert_eq!(meets("fifo"), [Meeting::Path]);
+        assert_eq!(meets("posix-mq"), [Meeting::Ipc, Meeting::Descriptor]);
+        assert_eq!(meets("cma"), [Meeting::Pid]);
     }
 
     #[test]

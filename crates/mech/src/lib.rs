@@ -12,6 +12,7 @@ pub mod carrier;
 pub mod contract;
 pub mod history;
 pub mod mechanisms;
+pub mod meeting;
 pub mod offer;
 pub mod probe;
 pub mod registry;
@@ -25,5 +26,6 @@ pub use contract::{
     Access, Deadline, Facts, Listener, Mechanism, OpenError, RecvError, Rx, SendError, Spec, Tx,
     Wait,
 };
+pub use meeting::Meeting;
 pub use offer::Offer;
 pub use probe::Probe;

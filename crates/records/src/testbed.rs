@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use crossway_mech::Meeting;
 use crossway_netlab::{Link, Offloads, Rate};
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +91,20 @@ impl Share {
             Share::Network => "network",
             Share::Ipc => "ipc",
             Share::Pid => "pid",
+        }
+    }
+
+    /// Whether two ends in containers that share these things can meet in this way. A network connects all containers. A
+    /// UNIX socket that both find, by its path or by its abstract name, passes descriptors.
+    pub fn let_meet(shares: &[Share], way: Meeting) -> bool {
+        let have = |share| shares.contains(&share);
+        match way {
+            Meeting::Network | Meeting::Kernel => true,
+            Meeting::UnixName | Meeting::Descriptor => have(Share::Volume) || have(Share::Network),
+            Meeting::Path => have(Share::Volume),
+            Meeting::DevShm => have(Share::Shm),
+            Meeting::Ipc => have(Share::Ipc),
+            Meeting::Pid => have(Share::Pid),
         }
     }
 }
@@ -342,6 +357,26 @@ mod tests {
             let error = HostWords::list(text).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
+    }
+
+    #[test]
+    fn what_containers_share_decides_how_ends_meet() {
+        let ways = |shares: &[Share]| -> Vec<Meeting> {
+            Meeting::ALL.into_iter().filter(|way| Share::let_meet(shares, *way)).collect()
+        };
+        assert_eq!(ways(&[]), [Meeting::Network, Meeting::Kernel]);
+        let pod = ways(&[Share::Network, Share::Ipc]);
+        assert_eq!(
+            pod,
+            [
+                Meeting::Network,
+                Meeting::Kernel,
+                Meeting::UnixName,
+                Meeting::Descriptor,
+                Meeting::Ipc
+            ]
+        );
+        assert_eq!(ways(&Share::ALL), Meeting::ALL);
     }
 
     #[test]

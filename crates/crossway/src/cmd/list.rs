@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crossway_lab::catalogue;
-use crossway_mech::{Boundaries, Caps, Probe, Reliability, history};
+use crossway_mech::{Boundaries, Caps, Meeting, Probe, Reliability, history};
 use serde::Serialize;
 
 use super::Run;
@@ -29,6 +29,8 @@ struct Row {
     about: &'static str,
     /// The mechanism's properties; `None` if it cannot be measured.
     caps: Option<Caps>,
+    /// What both ends need to meet, any one of these; `None` if that is not known, as for contenders.
+    meets: Option<&'static [Meeting]>,
     probe: Probe,
 }
 
@@ -38,6 +40,7 @@ fn unmeasurable() -> impl Iterator<Item = Row> {
         id: entry.id,
         about: entry.about,
         caps: None,
+        meets: None,
         probe: Probe::Missing { why: (entry.why)(), remedy: format!("use {}", entry.instead) },
     })
 }
@@ -45,7 +48,13 @@ fn unmeasurable() -> impl Iterator<Item = Row> {
 impl Run for List {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let rows: Vec<Row> = catalogue::all()
-            .map(|e| Row { id: e.id(), about: e.about(), caps: Some(e.caps()), probe: e.probe() })
+            .map(|e| Row {
+                id: e.id(),
+                about: e.about(),
+                caps: Some(e.caps()),
+                meets: e.carrier().map(|carrier| carrier.meets),
+                probe: e.probe(),
+            })
             .chain(unmeasurable())
             .filter(|row| !self.ready || matches!(row.probe, Probe::Ready { .. }))
             .collect();
@@ -53,13 +62,19 @@ impl Run for List {
             ui.print_json(&rows)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut grid = Grid::of_text(["mechanism", "carries", "can", "what it is"]);
+        let mut grid = Grid::of_text(["mechanism", "carries", "can", "meets by", "what it is"]);
         for row in rows.iter().filter(|row| matches!(row.probe, Probe::Ready { .. })) {
             let (carries, can) =
                 row.caps.as_ref().map(|caps| (carries(caps), abilities(caps))).unwrap_or_default();
-            grid.row([row.id, carries, &can, row.about]);
+            let names = row.meets.unwrap_or_default().iter().map(|way| way.name());
+            let meets = names.collect::<Vec<_>>().join(" or ");
+            grid.row([row.id, carries, &can, &meets, row.about]);
         }
         println!("{}", grid.text(ui));
+        println!("Both ends need to meet by:");
+        for way in Meeting::ALL {
+            ui.print_wrapped(2, &format!("{}: {}", way.name(), way.words()));
+        }
         for row in &rows {
             if let Probe::Missing { why, remedy } = &row.probe {
                 let word = if row.caps.is_some() { "missing" } else { "not measured" };

@@ -28,7 +28,7 @@ use crossway_sys::{Errno, OsError, cma, shm};
 use crate::building_blocks::complete::Complete;
 use crate::building_blocks::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker, os_error};
 use crate::{
-    Caps, Carrier, Family, Mechanism, Offer, OpenError, Privilege, Probe, RecvError, Spec,
+    Caps, Carrier, Family, Mechanism, Meeting, Offer, OpenError, Privilege, Probe, RecvError, Spec,
     Transport,
 };
 
@@ -202,7 +202,9 @@ impl Mechanism for Cma {
     const ID: &'static str = "cma";
     const ABOUT: &'static str =
         "cross-memory attach: the receiver reads the sender's memory (process_vm_readv)";
-    const CARRIER: Carrier = Carrier::new(Family::Other, Transport::Memory).copied_once();
+    const CARRIER: Carrier = Carrier::new(Family::Other, Transport::Memory)
+        .copied_once()
+        .meeting(&[Meeting::Pid]);
     type Tx = CmaTx;
     type Rx = CmaRx;
     type Listener = Complete<Self::Tx, Self::Rx>;

@@ -16,7 +16,7 @@ use crossway_sys::{Errno, OsError};
 use crate::building_blocks::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
 use crate::building_blocks::pipe_halves::{pipe_caps, pipe_facts};
 use crate::{
-    Caps, Carrier, Deadline, Facts, Family, Listener, Mechanism, Offer, OpenError, Probe, Spec,
+    Caps, Carrier, Deadline, Facts, Family, Listener, Mechanism, Meeting, Offer, OpenError, Probe, Spec,
     Transport,
 };
 
@@ -132,7 +132,7 @@ impl Listener for FifoListener {
 impl Mechanism for Fifo {
     const ID: &'static str = "fifo";
     const ABOUT: &'static str = "named pipe, one each way";
-    const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe);
+    const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe).meeting(&[Meeting::Path]);
     type Tx = StreamTx<FifoEnd>;
     type Rx = StreamRx<FifoEnd>;
     type Listener = FifoListener;

@@ -24,7 +24,7 @@ use crossway_sys::OsError;
 use crate::contract::facts_of;
 use crate::self_test::exchange_a_byte;
 use crate::{
-    Caps, Carrier, Deadline, Facts, Family, Listener, Mechanism, NodeKind, Offer, OpenError, Probe,
+    Caps, Carrier, Deadline, Facts, Family, Listener, Mechanism, Meeting, NodeKind, Offer, OpenError, Probe,
     RecvError, Rx, SendError, Spec, Tx, Wait, carrier,
 };
 
@@ -76,7 +76,9 @@ impl Via for Uds {
     const NAME: &'static str = "linx-uds";
     const SUMMARY: &'static str = "LINX signals over UNIX stream sockets (lfs_socket_sig)";
     const CARRIER: Carrier =
-        Carrier::new(Family::Unix, carrier::Transport::Unix).through(NodeKind::Linx);
+        Carrier::new(Family::Unix, carrier::Transport::Unix)
+            .through(NodeKind::Linx)
+            .meeting(&[Meeting::Path]);
     const TRANSPORT: Transport = Transport::Uds;
 }
 
@@ -84,7 +86,9 @@ impl Via for Fifo {
     const NAME: &'static str = "linx-fifo";
     const SUMMARY: &'static str = "LINX signals over FIFOs, one each way (lfs_fifo_sig)";
     const CARRIER: Carrier =
-        Carrier::new(Family::Pipe, carrier::Transport::Pipe).through(NodeKind::Linx);
+        Carrier::new(Family::Pipe, carrier::Transport::Pipe)
+            .through(NodeKind::Linx)
+            .meeting(&[Meeting::Path]);
     const TRANSPORT: Transport = Transport::Fifo;
 }
 
@@ -93,7 +97,9 @@ impl Via for Shm {
     const SUMMARY: &'static str =
         "LINX signals over rings in shared memory, with wake-ups through eventfds";
     const CARRIER: Carrier =
-        Carrier::new(Family::SharedMemory, carrier::Transport::Memory).through(NodeKind::Linx);
+        Carrier::new(Family::SharedMemory, carrier::Transport::Memory)
+            .through(NodeKind::Linx)
+            .meeting(&[Meeting::Path]);
     const TRANSPORT: Transport = Transport::Shm;
 }
 

@@ -23,7 +23,7 @@ use crate::building_blocks::complete::Complete;
 use crate::building_blocks::queue_wait::wait_for;
 use crate::contract::facts_of;
 use crate::{
-    Caps, Carrier, Deadline, Facts, Family, Mechanism, Offer, OpenError, Probe, RecvError, Rx,
+    Caps, Carrier, Deadline, Facts, Family, Mechanism, Meeting, Offer, OpenError, Probe, RecvError, Rx,
     SendError, Spec, Transport, Tx, Wait,
 };
 
@@ -314,7 +314,8 @@ fn raising_message_size(len: usize, queue_limits: (u64, u64)) -> String {
 impl Mechanism for PosixMq {
     const ID: &'static str = "posix-mq";
     const ABOUT: &'static str = "POSIX message queue, one each way (mq_overview)";
-    const CARRIER: Carrier = Carrier::new(Family::Queue, Transport::Queue);
+    const CARRIER: Carrier = Carrier::new(Family::Queue, Transport::Queue)
+        .meeting(&[Meeting::Ipc, Meeting::Descriptor]);
     type Tx = MqTx;
     type Rx = MqRx;
     type Listener = Complete<Self::Tx, Self::Rx>;

@@ -31,7 +31,7 @@ pub use halves::{SignalRx, SignalTx};
 
 use crate::building_blocks::complete::no_second_channel;
 use crate::{
-    Caps, Carrier, Deadline, Family, Listener, Mechanism, Offer, OpenError, Probe, Spec, Transport,
+    Caps, Carrier, Deadline, Family, Listener, Mechanism, Meeting, Offer, OpenError, Probe, Spec, Transport,
     Wait,
 };
 
@@ -164,7 +164,7 @@ impl Mechanism for Signal {
     const ID: &'static str = "signal";
     const ABOUT: &'static str =
         "real-time signals with a value of 8 bytes (sigqueue, sigwaitinfo; ipc-bench: signal)";
-    const CARRIER: Carrier = Carrier::new(Family::Queue, Transport::Queue);
+    const CARRIER: Carrier = Carrier::new(Family::Queue, Transport::Queue).meeting(&[Meeting::Pid]);
     type Tx = SignalTx;
     type Rx = SignalRx;
     type Listener = SignalListener;
