@@ -99,15 +99,10 @@ pub fn no_confidence(advice: &Advice) -> &str {
 const NO_CONFIDENCE: &str = "No confidence is stated, because the choice is the only candidate that was measured \
     to the end and misses no requirement";
 
-/// How far the candidates among which the choice is made were measured, unless an early stage has dropped them.
-const TO_THE_END: &str = "measured to the end";
-
 /// Describes the candidate with which the choice was compared: the best of all, or of those that were measured to the
 /// end.
 pub fn best_of(advice: &Advice) -> &'static str {
-    if advice.of_dropped {
-        "the best of the candidates that were dropped after an earlier stage and that no trial speaks against"
-    } else if advice.compared.iter().any(|c| c.verdict == "not pursued") {
+    if advice.compared.iter().any(|c| c.verdict == "not pursued") {
         "the best candidate that was measured to the end"
     } else {
         "the best candidate"
@@ -144,7 +139,7 @@ pub fn shortlist(advice: &Advice, most: usize) -> Vec<&Compared> {
 
 /// Describes how the choice's figure compares with those of the candidates that were measured for as long as the
 /// choice; `None` without a choice.
-fn standing(advice: &Advice) -> Option<String> {
+pub fn standing(advice: &Advice) -> Option<String> {
     let rivals: Vec<&Compared> = advice.compared.iter().filter(|c| c.is_pursued()).collect();
     let own = rivals.iter().find(|c| c.verdict == "chosen")?;
     let lowest = rivals.iter().all(|c| c.cost_ns.median >= own.cost_ns.median);
@@ -155,14 +150,12 @@ fn standing(advice: &Advice) -> Option<String> {
         false => format!("The trials do not distinguish its {what} from the lowest of"),
     };
     let open = !advice.open_requirements.is_empty() || rivals.iter().any(|c| leaves_open(c));
-    let measured = if advice.of_dropped { "measured only in an early stage" } else { TO_THE_END };
-    let of = match rivals.len() {
-        1 if open => format!("the only candidate that was {measured} and misses no requirement"),
-        1 => format!("the only candidate that was {measured} and meets every requirement"),
-        _ if open => format!("candidates that were {measured} and miss no requirement"),
-        _ => format!("candidates that were {measured} and meet every requirement"),
+    let of = match (rivals.len(), open) {
+        (1, true) => "the only candidate that was measured to the end and misses no requirement".to_owned(),
+        (1, false) => "the only candidate that was measured to the end and meets every requirement".to_owned(),
+        (n, true) => format!("the {n} candidates that were measured to the end and miss no requirement"),
+        (n, false) => format!("the {n} candidates that were measured to the end and meet every requirement"),
     };
-    let of = if rivals.len() > 1 { format!("the {} {of}", rivals.len()) } else { of };
     let dropped = advice.compared.iter().filter(|c| c.verdict == "not pursued").count();
     let but = match dropped {
         0 => String::new(),

@@ -11,19 +11,21 @@ pub use reasons::Reason;
 pub(in crate::advise) use reasons::objective_words;
 use reasons::{
     commands, enter_flips, fault_tests, not_pursued, nothing_admissible, prefer_if, remedy,
-    settings, trials_words, without_figure,
+    settings, trials_words,
 };
 use runs::{against_earlier, side_by_side, why_no_confidence};
+use crossway_mech::Meeting;
 use serde::Serialize;
 
 use super::Sources;
 use super::candidate::{Candidate, Field, RuledOut, may_spin};
-use super::figure::{Figure, GoalVerdict, Open};
+use super::figure::{Figure, GoalVerdict};
 use super::judge::{CONFIDENT, Choice, Judged, choose, judge};
+use super::objection::{NoChoice, Objection};
 use super::property::Property;
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;
-use super::trials::{SurveyPart, Trial};
+use super::trials::Trial;
 use crossway_records::stats::TRIALS_AT_LEAST;
 
 /// A row of the decision table.
@@ -82,8 +84,13 @@ pub struct Advice {
     pub choice: Option<String>,
     /// The mechanism of the recommended candidate.
     pub mechanism: Option<String>,
-    /// Why there is no recommendation; `None` if there is one.
+    /// Why there is no recommendation, in words; `None` if there is one.
     pub abstained: Option<String>,
+    /// The kind of the reason in `abstained`.
+    pub no_choice: Option<NoChoice>,
+    /// What both ends of the recommended candidate need to meet, any one of these; empty for contenders, of which it is not
+    /// known, and without a recommendation.
+    pub meets: Vec<Meeting>,
     /// Candidates that are as good as the choice for this question.
     pub equal: Vec<String>,
     /// The best of the other mechanisms.
@@ -95,9 +102,6 @@ pub struct Advice {
     pub confidence: Option<f64>,
     /// Why no confidence is stated although there are trials of several candidates; otherwise `None`.
     pub no_confidence: Option<String>,
-    /// Whether the choice was made among candidates that an early stage had dropped, because those that were measured to
-    /// the end are not admissible.
-    pub of_dropped: bool,
     /// Settings to make in the program.
     pub settings: Vec<String>,
     /// All candidates with figures, lowest cost first.
@@ -136,12 +140,13 @@ pub(super) fn put_together(
         choice: None,
         mechanism: None,
         abstained: None,
+        no_choice: None,
+        meets: Vec::new(),
         equal: Vec::new(),
         runner_up: None,
         prefer_runner_up_if: Vec::new(),
         confidence: None,
         no_confidence: None,
-        of_dropped: false,
         settings: Vec::new(),
         compared: Vec::new(),
         ruled_out: field.ruled_out,
@@ -159,7 +164,7 @@ pub(super) fn put_together(
             "spinning was not considered, since each end would occupy a CPU; `--no-preference spinning` allows it".to_owned(),
         );
     }
-    advice.notes.extend(question.unknown_languages());
+    advice.warnings.extend(question.unknown_languages());
     if question.site == Site::OtherContainer {
         advice.notes.push(
             "the measured containers are created by root, without a user namespace, a seccomp filter or dropped \
@@ -179,7 +184,8 @@ pub(super) fn put_together(
         let why = field
             .conflict
             .unwrap_or_else(|| "each was ruled out; see the reasons under 'Ruled out'".to_owned());
-        advice.abstained = Some(format!("no mechanism here meets the requirements: {why}"));
+        let why = format!("no mechanism here meets the requirements: {why}");
+        abstain(&mut advice, NoChoice::NoCandidate, why);
         return advice;
     }
     let judged = all_judged(question, &field.candidates, sources, survey, &mut advice);
@@ -203,11 +209,14 @@ pub(super) fn put_together(
             runs.len()
         ));
     }
-    advice.warnings = disturbances(sources, survey, &runs);
+    advice.warnings.extend(disturbances(sources, survey, &runs));
     advice.warnings.extend(durations(&judged));
     advice.commands = commands(question, sources, &runs);
     match &choice {
-        None => advice.abstained = Some(nothing_admissible(question, &judged, survey)),
+        None => {
+            let (kind, why) = nothing_admissible(question, sources, &judged, survey);
+            abstain(&mut advice, kind, why);
+        }
         Some(choice) => enter_choice(&mut advice, question, sources, choice, survey),
     }
     advice
@@ -245,21 +254,20 @@ fn all_judged(
         }
         let of = |t: &&Trial| t.mechanism == candidate.mechanism;
         let failed = survey.trials.iter().filter(of).find(|t| t.reason.is_some());
-        let (why, basis) = match (failed, survey.trials.iter().find(of)) {
-            (Some(trial), _) => (
-                trial.reason.clone().unwrap_or_default(),
-                format!("trials of {} in run {}", trial.case, trial.run),
-            ),
-            (None, Some(trial)) => (
-                without_figure(question, trial),
-                format!("trials of {} in run {}", trial.case, trial.run),
-            ),
-            (None, None) => (
-                "no record was taken under the conditions of this question".to_owned(),
-                "the existing records".to_owned(),
-            ),
+        let of_trial = |trial: &Trial| format!("trials of {} in run {}", trial.case, trial.run);
+        let (objection, basis) = match (failed, survey.trials.iter().find(of)) {
+            (Some(trial), _) => {
+                let why = trial.reason.clone().unwrap_or_default();
+                (Objection::Failed { why }, of_trial(trial))
+            }
+            (None, Some(trial)) => {
+                let figure = objective_words(question);
+                let why = trial.why_none(question.objective).map(str::to_owned);
+                (Objection::NoFigure { figure, why }, of_trial(trial))
+            }
+            (None, None) => (Objection::NoRecord, "the existing records".to_owned()),
         };
-        advice.ruled_out.push(RuledOut { candidate: candidate.label(), why, basis });
+        advice.ruled_out.push(RuledOut::new(candidate.label(), objection, basis));
     }
     judged.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
     // The commands that repeat the runs measure all candidates, so the slowest one decides how long the trials must be.
@@ -281,20 +289,18 @@ fn enter_table(advice: &mut Advice, judged: &[Judged], choice: Option<&Choice<'_
             Some(c) if same(c.chosen) => "chosen",
             Some(c) if c.equal.iter().any(|e| same(e)) => "equal",
             _ if !j.failures().is_empty() => "fails",
-            _ if !j.admissible() => "not pursued",
+            // Without a choice, those that no trial speaks against were measured less.
+            _ if !j.admissible() || choice.is_none() => "not pursued",
             Some(c) if !c.pursued.iter().any(|p| same(p)) => "not pursued",
             _ => "admissible",
         };
         let why = match verdict {
             "not pursued" => not_pursued(j),
-            _ => j.violations(),
+            _ => j.violations().iter().map(ToString::to_string).collect(),
         };
-        for why in j.failures() {
-            advice.ruled_out.push(RuledOut {
-                candidate: j.candidate.label(),
-                why,
-                basis: format!("{} of {}", trials_words(j.cost.n), j.cases.join(", ")),
-            });
+        for objection in j.failures() {
+            let basis = format!("{} of {}", trials_words(j.cost.n), j.cases.join(", "));
+            advice.ruled_out.push(RuledOut::new(j.candidate.label(), objection, basis));
         }
         advice.compared.push(Compared {
             candidate: j.candidate.label(),
@@ -349,7 +355,7 @@ fn enter_choice(
         let label = chosen.candidate.label();
         advice.notes.push(match goal.measured {
             None => format!("{}: not measured for {label}; check it yourself", goal.goal),
-            Some(_) if goal.open == Some(Open::FewSamples) => continue,
+            Some(_) if goal.lacks_samples() => continue,
             Some(_) => format!(
                 "{}: undecided for {label} after {}; {remedy}",
                 goal.goal,
@@ -361,12 +367,13 @@ fn enter_choice(
         advice.notes.push(format!("rate: {open} for {}; {remedy}", chosen.candidate.label()));
     }
     if chosen.cost.n < TRIALS_AT_LEAST {
-        advice.abstained = Some(format!(
+        let why = format!(
             "of the candidates that no trial speaks against, {} has the best figures, but only {}, and {TRIALS_AT_LEAST} \
              are needed to distinguish it from the others; {remedy}",
             chosen.candidate.label(),
             trials_words(chosen.cost.n)
-        ));
+        );
+        abstain(advice, NoChoice::FewTrials, why);
         withdraw(advice);
         return;
     }
@@ -377,31 +384,32 @@ fn enter_choice(
             .filter(|j| j.cost.overlaps(&chosen.cost))
             .map(|j| j.candidate.label())
             .collect();
-        advice.abstained = Some(format!(
+        let why = format!(
             "the trials do not distinguish {}: {} may be the best choice, but the probability that it is within 5 % of the best is only {:.0} %; \
              {remedy}",
             near.join(", "),
             chosen.candidate.label(),
             confidence * 100.0
-        ));
+        );
+        abstain(advice, NoChoice::Undistinguished, why);
         withdraw(advice);
         return;
     }
     advice.choice = Some(chosen.candidate.label());
     advice.mechanism = Some(chosen.candidate.mechanism.to_owned());
     advice.settings = settings(question, chosen);
-    advice.of_dropped = chosen.part == Some(SurveyPart::Early);
-    if advice.of_dropped {
-        advice.notes.push(format!(
-            "{} was dropped after an earlier stage and is chosen because the trials speak against every candidate that \
-             was measured to the end; {remedy}",
-            chosen.candidate.label()
-        ));
-    }
+    let carrier = crossway_records::family::carrier(chosen.candidate.mechanism);
+    advice.meets = carrier.map_or(Vec::new(), |carrier| carrier.meets.to_vec());
     if !survey.trials.is_empty() {
-        advice.notes.extend(against_earlier(question, sources, chosen));
+        advice.warnings.extend(against_earlier(question, sources, chosen));
     }
     enter_flips(advice, question, chosen, survey);
+}
+
+/// Makes the answer one without a recommendation.
+fn abstain(advice: &mut Advice, kind: NoChoice, why: String) {
+    advice.no_choice = Some(kind);
+    advice.abstained = Some(why);
 }
 
 /// Makes the table agree with an answer that recommends nothing: no row is chosen, or equal to the choice.

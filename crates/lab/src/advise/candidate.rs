@@ -3,11 +3,13 @@
 use crossway_mech::{Caps, Probe, Wait};
 use serde::Serialize;
 
+use super::objection::Objection;
 use super::property::{Fact, Property, Subject, Wish};
-use super::question::Question;
+use super::question::{Question, Site};
 use crate::catalogue::Entry;
 use crate::faults::FaultRecord;
 use crossway_records::cases::wait_name;
+use crossway_records::testbed::Share;
 
 /// A mechanism with a way of waiting.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,9 +58,18 @@ pub struct RuledOut {
     /// The candidate's label, or the mechanism's id if its way of waiting does not matter.
     pub candidate: String,
     /// The reason.
+    pub objection: Objection,
+    /// The reason in words.
     pub why: String,
     /// The evidence: a capability, a probe, a fault test, a record.
     pub basis: String,
+}
+
+impl RuledOut {
+    /// Rules a candidate out.
+    pub(super) fn new(candidate: String, objection: Objection, basis: impl Into<String>) -> RuledOut {
+        RuledOut { candidate, why: objection.to_string(), objection, basis: basis.into() }
+    }
 }
 
 /// The candidates of a question, and the mechanisms that were ruled out before any measurement.
@@ -103,37 +114,35 @@ pub fn field(
         let caps = entry.caps();
         let waits = waits(question, &caps);
         let label = entry.id().to_owned();
-        let mut out = |why: String, basis: &str| {
-            field.ruled_out.push(RuledOut {
-                candidate: label.clone(),
-                why,
-                basis: basis.to_owned(),
-            });
+        let mut out = |objection: Objection, basis: &str| {
+            field.ruled_out.push(RuledOut::new(label.clone(), objection, basis));
         };
+        if let Some(objection) = cannot_meet(question, entry) {
+            out(objection, "what its ends need to meet (`crossway list`)");
+            continue;
+        }
         if let Some((_, Probe::Missing { why, remedy })) =
             known.probes.iter().find(|(id, _)| *id == entry.id())
         {
             // One reason for all of them, whatever their names.
             match entry.contender() {
-                Some(contender) if !contender.is_built() => out(
-                    "it is not built; build it with `crossway contender build NAME`".to_owned(),
-                    "the contenders built on this machine",
-                ),
-                _ => out(format!("{why}; {remedy}"), "probe on this machine"),
+                Some(contender) if !contender.is_built() => {
+                    out(Objection::NotBuilt, "the contenders built on this machine");
+                }
+                _ => {
+                    let (why, remedy) = (why.clone(), remedy.clone());
+                    out(Objection::NotHere { why, remedy }, "probe on this machine");
+                }
             }
             continue;
         }
         let subject = |wait| Subject { entry, wait, caps: &caps, faults: known.faults, question };
         if waits.is_empty() {
-            let why = match question.wish(Property::Spinning) {
-                Wish::Require => "spinning is required, and it cannot spin",
-                Wish::Prohibit => "spinning is prohibited, and it can only spin",
-                Wish::Avoid => "spinning is to be avoided, and it can only spin",
-                _ => {
-                    "it can only spin, and spinning was not allowed; allow it with `--no-preference spinning`"
-                }
+            let objection = match question.wishes.get(&Property::Spinning).copied() {
+                Some(Wish::Require) => Objection::CannotSpin,
+                wish => Objection::OnlySpins { wish },
             };
-            out(why.to_owned(), &subject(Wait::Block).claim());
+            out(objection, &subject(Wait::Block).claim());
             continue;
         }
         for wait in waits {
@@ -157,28 +166,19 @@ pub fn field(
         let mut kept = Vec::new();
         for candidate in usable {
             let Some(fact) = fact_of(&candidate) else { continue };
-            let verb = if wanted { "required" } else { "prohibited" };
             match fact.holds {
                 Some(holds) if holds == wanted => kept.push(candidate),
                 // If some are known to have it, candidates for which it is unknown are ruled out.
                 None if !known_good => kept.push(candidate),
-                Some(_) => field.ruled_out.push(RuledOut {
-                    candidate: candidate.label(),
-                    why: format!(
-                        "it {} the {verb} property {}",
-                        if wanted { "lacks" } else { "has" },
-                        question.property_words(property)
-                    ),
-                    basis: fact.basis,
-                }),
-                None => field.ruled_out.push(RuledOut {
-                    candidate: candidate.label(),
-                    why: format!(
-                        "no evidence here shows whether it has the {verb} property {}",
-                        question.property_words(property)
-                    ),
-                    basis: fact.basis,
-                }),
+                holds => {
+                    let objection = Objection::Property {
+                        property,
+                        asked: question.property_words(property),
+                        required: wanted,
+                        known: holds.is_some(),
+                    };
+                    field.ruled_out.push(RuledOut::new(candidate.label(), objection, fact.basis));
+                }
             }
         }
         if !known_good && !kept.is_empty() {
@@ -213,6 +213,18 @@ pub fn field(
     field.conflict = conflict.filter(|_| usable.is_empty());
     field.candidates = usable;
     field
+}
+
+/// Whether the ends have nothing in common in the question's two places by which they could meet; `None` if they may meet,
+/// as always on one host. Of a contender it is not known what it needs, and of two hosts the capability `crosses_hosts`
+/// decides.
+fn cannot_meet(question: &Question, entry: Entry) -> Option<Objection> {
+    let needs = entry.carrier()?.meets;
+    let shares = &question.shares;
+    let apart = question.site == Site::OtherContainer;
+    let met = needs.iter().any(|way| Share::let_meet(shares, *way));
+    (apart && !met)
+        .then(|| Objection::CannotMeet { needs: needs.to_vec(), shares: shares.clone() })
 }
 
 /// Why facts are unknown, as the end of a sentence: the common reason, or the first candidate's.

@@ -79,6 +79,9 @@ pub struct GoalVerdict {
     /// none of at least [`TRIALS_AT_LEAST`] trials, with or without enough samples, shows that the goal is met. The goal
     /// is undecided, but the candidate is not pursued.
     pub none_meets_from: Option<f64>,
+    /// Whether the goal is missed by a percentile alone: the median latencies are within the limit, so that trials with too
+    /// few samples would have left the goal undecided.
+    pub by_samples: bool,
     /// Why `met` is `None`.
     pub open: Option<Open>,
 }
@@ -191,6 +194,7 @@ impl GoalVerdict {
             met,
             far_beyond,
             none_meets_from: None,
+            by_samples: false,
             open,
         }
     }
@@ -279,9 +283,14 @@ impl GoalVerdict {
         )
     }
 
+    /// Whether only trials with more samples can decide the goal.
+    pub(super) fn lacks_samples(&self) -> bool {
+        self.open == Some(Open::FewSamples)
+    }
+
     /// The length of trials, milliseconds, that would decide the goal; `None` if longer trials would not.
     pub(super) fn longer_ms(&self) -> Option<u64> {
-        self.lacking.filter(|_| self.open == Some(Open::FewSamples))?.measure_ms
+        self.lacking.filter(|_| self.lacks_samples())?.measure_ms
     }
 
     /// The figure that decides the goal, in words. For a goal on the maximum, it is the largest value. If the goal is
@@ -332,11 +341,14 @@ impl GoalVerdict {
             needed: *needed,
             measure_ms: *measure_ms,
         });
+        let medians = Figure::of(medians);
         if lacking.is_none() || stats::enough(exact) {
-            return GoalVerdict { lacking, ..Self::of(what, most, unit, Figure::of(exact)) };
+            let verdict = Self::of(what, most, unit, Figure::of(exact));
+            let within = medians.is_some_and(|f| f.low <= most);
+            let by_samples = verdict.met == Some(false) && *needed > 1 && within;
+            return GoalVerdict { lacking, by_samples, ..verdict };
         }
         let all: Vec<f64> = exact.iter().chain(maxima).copied().collect();
-        let medians = Figure::of(medians);
         let mut verdict = Self::of(what, most, unit, Figure::of(&all));
         if medians.is_none_or(|f| f.low <= most) {
             verdict.far_beyond = false;

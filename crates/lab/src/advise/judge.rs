@@ -9,7 +9,7 @@ use mix::{Mix, Row};
 
 use super::belief::within;
 use super::candidate::Candidate;
-use super::figure::{Figure, GoalVerdict, Open};
+use super::figure::{Figure, GoalVerdict};
 use super::property::{Property, Wish};
 use super::question::{Objective, Percentile, Question};
 use super::trials::{SurveyPart, Trial};
@@ -257,24 +257,18 @@ impl Choice<'_> {
     /// stated rate and every measured goal are decided, except goals that only longer trials could decide.
     pub fn is_settled(&self) -> bool {
         // Further trials that are as short cannot cure a lack of samples.
-        let open = |g: &GoalVerdict| {
-            g.met.is_none() && g.measured.is_some() && g.open != Some(Open::FewSamples)
-        };
+        let open =
+            |g: &GoalVerdict| g.met.is_none() && g.measured.is_some() && !g.lacks_samples();
         self.is_certain()
             && !self.chosen.goals.iter().any(open)
             && self.chosen.open_rate().is_none()
     }
 }
 
-/// Chooses a candidate among those that were measured to the end, by the criteria of `among`. Candidates that an
-/// earlier stage of a survey dropped are considered only if no other is admissible, because their trials are not
-/// interleaved with those of the others. `None` if no candidate is admissible.
+/// Chooses a candidate, by the criteria of `among`, among those about which there is as much evidence as about the others
+/// ([`at_equal_evidence`]). `None` if none of these is admissible.
 pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
-    let mut admissible = admissible(judged);
-    let is_early = |j: &&Judged| j.part == Some(SurveyPart::Early);
-    if !admissible.iter().all(is_early) {
-        admissible.retain(|j| !is_early(j));
-    }
+    let mut admissible = at_equal_evidence(judged);
     // The records of other runs do not name the stages. There, only runs with trials of both show that one was dropped
     // and the other was not.
     let first = among(question, admissible.clone())?.chosen;
@@ -289,6 +283,27 @@ pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a
 /// Chooses a candidate as [`choose`] does, but also among those that an earlier stage dropped.
 pub(super) fn choose_of_all<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
     among(question, admissible(judged))
+}
+
+/// The admissible candidates that were measured as well as those that are not admissible. A candidate does not win because
+/// it was measured less: by trials of earlier runs if the others were measured now, by those of an early stage if the
+/// others were measured to the end, or by trials with too few samples for a percentile if longer ones rule others out.
+fn at_equal_evidence(judged: &[Judged]) -> Vec<&Judged> {
+    let is_early = |j: &Judged| j.part == Some(SurveyPart::Early);
+    let mut admissible = admissible(judged);
+    if judged.iter().any(|j| !j.former) {
+        admissible.retain(|j| !j.former);
+    }
+    let to_the_end = judged.iter().any(|j| j.part == Some(SurveyPart::Last) && !j.former);
+    if to_the_end || !admissible.iter().all(|j| is_early(j)) {
+        admissible.retain(|j| !is_early(j));
+    }
+    let missed = |at: usize| judged.iter().any(|j| j.goals.get(at).is_some_and(|g| g.by_samples));
+    admissible.retain(|j| {
+        let lacks = |(at, goal): (usize, &GoalVerdict)| goal.lacks_samples() && missed(at);
+        !j.goals.iter().enumerate().any(lacks)
+    });
+    admissible
 }
 
 /// The admissible candidates that can be compared with each other.

@@ -11,6 +11,7 @@ pub mod candidate;
 pub mod figure;
 pub mod judge;
 pub mod library;
+pub mod objection;
 pub mod property;
 pub mod question;
 pub mod ready;
@@ -20,6 +21,8 @@ pub mod trials;
 
 #[cfg(test)]
 mod disturbed_tests;
+#[cfg(test)]
+mod evidence_tests;
 #[cfg(test)]
 mod field_tests;
 #[cfg(test)]
@@ -35,6 +38,7 @@ use std::time::Duration;
 pub use answer::{Advice, Compared, Flip};
 pub use candidate::{Known, RuledOut};
 pub use library::Library;
+pub use objection::{NoChoice, Objection};
 pub use question::Question;
 pub use survey::{Bench, Stage};
 pub use trials::Trial;
@@ -160,15 +164,13 @@ fn exclude_impossible(
                     Some((_, concerned)) => concerned.push(candidate.label()),
                     None => reasons.push((why.clone(), vec![candidate.label()])),
                 }
-                field.ruled_out.push(RuledOut {
-                    candidate: candidate.label(),
-                    why,
-                    // The same text for all mechanisms with this reason.
-                    basis: format!(
-                        "case that would be measured: {}",
-                        case.id.replacen(candidate.mechanism, "*", 1)
-                    ),
-                });
+                // The same text for all mechanisms with this reason.
+                let basis = format!(
+                    "case that would be measured: {}",
+                    case.id.replacen(candidate.mechanism, "*", 1)
+                );
+                let objection = Objection::Impossible { why };
+                field.ruled_out.push(RuledOut::new(candidate.label(), objection, basis));
             }
         }
     }

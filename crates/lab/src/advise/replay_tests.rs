@@ -218,30 +218,53 @@ fn candidates_that_were_dropped_return_if_the_others_fail() {
     assert!(chosen.cost_ns.n >= crossway_records::stats::TRIALS_AT_LEAST, "{chosen:?}");
 }
 
+/// Earlier trials of a mechanism for the scenarios' question, in the run `earlier`.
+fn earlier(mechanism: &str, p50_ns: u64) -> Vec<Trial> {
+    let mut records = samples::trials(mechanism, 512, &[p50_ns; 7], 900.0);
+    for r in &mut records {
+        r.inputs.placement = crossway_records::inputs::Placement::Unpinned;
+        r.run = "earlier".to_owned();
+    }
+    records.iter().map(Trial::of).collect()
+}
+
+#[test]
+fn candidates_that_only_earlier_runs_measured_win_only_after_they_are_measured_now() {
+    let text = "size_bytes = 512\nplacement = \"unpinned\"\n[goal]\nmax_us = 3000\n[properties]\ndelivery = \"require\"";
+    let question = Question::parse("scenario", "scenario", text).expect("a question");
+    let all = answer(&question, &mut Simulated::new(3)).compared;
+    let own = || all.iter().flat_map(|c| earlier(&c.mechanism, 20_000)).collect();
+    let library = Library { own: own(), ..Library::default() };
+    // Those that are measured now fail, and are slower than they were.
+    let mut bench = Simulated { collapse: true, ..Simulated::new(3) };
+    let (advice, stages) = answer_beside(&library, &question, &mut bench, BUDGET);
+    let chosen = advice.compared.iter().find(|c| c.verdict == "chosen");
+    let chosen = chosen.unwrap_or_else(|| panic!("{:?}: {stages:?}", advice.abstained));
+    assert!(!bench.collapsed.contains(&chosen.mechanism), "{chosen:?}");
+    assert!(!chosen.runs.iter().any(|run| run == "earlier"), "{chosen:?}");
+    // Without the time for that, there is no choice.
+    let mut bench = Simulated { collapse: true, ..Simulated::new(3) };
+    let (advice, stages) = answer_beside(&library, &question, &mut bench, TRIAL);
+    assert_eq!(advice.no_choice, Some(NoChoice::MeasuredLess), "{stages:?}");
+}
+
 #[test]
 fn earlier_trials_that_speak_against_the_choice_are_named() {
     let text = "size_bytes = 512\nplacement = \"unpinned\"\n[goal]\nmax_us = 3000\n[properties]\ndelivery = \"require\"";
     let question = Question::parse("scenario", "scenario", text).expect("a question");
     let told = |advice: &Advice| {
-        advice.notes.iter().find(|n| n.starts_with("earlier trials of ")).cloned()
+        advice.warnings.iter().find(|w| w.starts_with("earlier trials of ")).cloned()
     };
     let first = answer(&question, &mut Simulated::new(3));
     assert_eq!(told(&first), None, "{:?}", first.choice);
     // On a machine that was a thousand times as slow at the time of those trials.
-    let earlier = |c: &Compared| {
-        let mut records = samples::trials(&c.mechanism, 512, &[60_000_000; 7], 900.0);
-        for r in &mut records {
-            r.inputs.placement = crossway_records::inputs::Placement::Unpinned;
-            r.run = "slow".to_owned();
-        }
-        records.iter().map(Trial::of).collect::<Vec<_>>()
-    };
+    let slow = |c: &Compared| earlier(&c.mechanism, 60_000_000);
     let library =
-        Library { own: first.compared.iter().flat_map(earlier).collect(), ..Library::default() };
+        Library { own: first.compared.iter().flat_map(slow).collect(), ..Library::default() };
     let (advice, _) = answer_beside(&library, &question, &mut Simulated::new(3), BUDGET);
     let choice = advice.choice.clone().expect("a choice");
-    let note = told(&advice).unwrap_or_else(|| panic!("{choice}: {:?}", advice.notes));
-    assert!(note.contains(&format!("of {choice} speak")) && note.contains("in slow"), "{note}");
+    let note = told(&advice).unwrap_or_else(|| panic!("{choice}: {:?}", advice.warnings));
+    assert!(note.contains(&format!("of {choice} speak")) && note.contains("in earlier"), "{note}");
 }
 
 #[test]

@@ -145,7 +145,7 @@ pub fn survey(
     let finalists = surveyor.halve(candidates, known)?;
     // Without a recommendation, variations of the question have no answer to be compared with.
     if !surveyor.is_answered(candidates, known) {
-        surveyor.settle(candidates, 1.0)?;
+        surveyor.settle(candidates, known, 1.0)?;
     }
     if surveyor.is_answered(candidates, known) {
         surveyor.vary(&finalists)?;
@@ -215,7 +215,7 @@ impl Surveyor<'_> {
                     let trials = trials.max(LAST_TRIALS);
                     self.stage("the best candidates at length", part, &left, &own, trials, None)?;
                 }
-                self.settle(candidates, CHOICE_SHARE)?;
+                self.settle(candidates, known, CHOICE_SHARE)?;
                 return Ok(self.finalists(candidates, left, known));
             }
             if trials == 0 {
@@ -249,9 +249,18 @@ impl Surveyor<'_> {
 
     /// Repeats the measurements of the candidates that may be the best, until the choice is settled or this share of the
     /// budget is used up.
-    fn settle(&mut self, candidates: &[Candidate], share: f64) -> Result<(), AdviseError> {
+    fn settle(
+        &mut self,
+        candidates: &[Candidate],
+        known: &[Trial],
+        share: f64,
+    ) -> Result<(), AdviseError> {
         let own = Setting::of(self.question);
         let mut looked_at = self.judged(candidates, &[]);
+        // Those that earlier runs cover were not measured now, and have to be before one of them is chosen.
+        if !looked_at.iter().any(Judged::admissible) {
+            looked_at = self.judged(candidates, known);
+        }
         // Those with few trials were dropped. They return if the trials speak against all others.
         let is_measured = |j: &Judged| j.cost.n >= TRIALS_AT_LEAST;
         if looked_at.iter().any(|j| is_measured(j) && j.admissible()) {
@@ -259,11 +268,12 @@ impl Surveyor<'_> {
         }
         let left: Vec<Candidate> = looked_at.into_iter().map(|j| j.candidate).collect();
         loop {
-            let judged = self.judged(&left, &[]);
+            let judged = self.judged(&left, known);
             let Some(choice) = choose_of_all(self.question, &judged) else { return Ok(()) };
             let possible = &choice.possible[..choice.possible.len().min(POSSIBLE_AT_MOST)];
             let open: Vec<Candidate> = possible.iter().map(|j| j.candidate.clone()).collect();
-            let most = possible.iter().map(|j| j.cost.n).max().unwrap_or(0);
+            let measured = possible.iter().filter(|j| !j.former);
+            let most = measured.map(|j| j.cost.n).max().unwrap_or(0);
             if most >= LATEST_TRIALS {
                 return Ok(());
             }
@@ -272,11 +282,14 @@ impl Surveyor<'_> {
                 self.stage(LONG_ENOUGH, Some(SurveyPart::Last), &open, &own, trials, Some(ms))?;
                 continue;
             }
-            // A candidate that an earlier stage dropped may return, but then it needs trials beside the others.
-            if choice.is_settled() && choice.chosen.part != Some(SurveyPart::Early) {
+            // A candidate that an earlier stage dropped, or that only earlier runs measured, may return, but then it needs
+            // trials beside the others.
+            let returns = choice.chosen.former || choice.chosen.part == Some(SurveyPart::Early);
+            if choice.is_settled() && !returns {
                 return Ok(());
             }
             let purpose = match choice.is_certain() {
+                _ if returns => "those that were measured less",
                 true => "the best, to decide its goals",
                 false => "candidates that are still tied",
             };

@@ -6,10 +6,10 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::super::judge::{EQUAL_WITHIN, Judged, choose, judge};
+use super::super::objection::{NoChoice, joined};
 use super::super::property::Wish;
 use super::super::question::{Objective, Pattern, Question};
 use super::super::survey::{Survey, describe};
-use super::super::trials::Trial;
 use super::{Advice, Flip, Sources};
 use crate::faults::FAULTS;
 use crate::run::Folder;
@@ -178,7 +178,7 @@ pub(super) fn enter_flips(
 /// What the trials say against a candidate that is not admissible, in words.
 fn objections(j: &Judged) -> String {
     let failures = j.failures();
-    if failures.is_empty() { not_pursued(j) } else { failures }.join("; ")
+    if failures.is_empty() { not_pursued(j).join("; ") } else { joined(&failures) }
 }
 
 /// The number of trials in words: `1 trial`, `5 trials`.
@@ -193,7 +193,7 @@ pub(super) fn not_pursued(j: &Judged) -> Vec<String> {
     if doubts.is_empty() {
         return Vec::new();
     }
-    vec![format!("after {} ({})", trials_words(j.cost.n), doubts.join("; "))]
+    vec![format!("after {} ({})", trials_words(j.cost.n), joined(&doubts))]
 }
 
 /// The step that would decide what the trials leave undecided, in words.
@@ -211,21 +211,26 @@ pub(super) fn remedy(sources: &Sources<'_>, foreign: bool) -> &'static str {
 /// Explains why there is no choice; describes the candidate that comes closest to meeting the goals.
 pub(super) fn nothing_admissible(
     question: &Question,
+    sources: &Sources<'_>,
     judged: &[Judged],
     survey: &Survey,
-) -> String {
+) -> (NoChoice, String) {
+    let less: Vec<String> =
+        judged.iter().filter(|j| j.admissible()).map(|j| j.candidate.label()).collect();
     let mut by_violation: Vec<&Judged> = judged.iter().collect();
     // Trials of earlier runs may have met the machine in a different state.
     if by_violation.iter().any(|j| !j.former) {
         by_violation.retain(|j| !j.former);
     }
     by_violation.sort_by(|a, b| a.violation().total_cmp(&b.violation()));
-    let Some(nearest) = by_violation.first() else {
-        return if survey.trials.is_empty() {
-            "no record of this machine answers the question; repeat the command without --no-measure".to_owned()
+    let Some(nearest) = by_violation.iter().find(|j| !j.admissible()).or(by_violation.first())
+    else {
+        let why = if survey.trials.is_empty() {
+            "no record of this machine answers the question; repeat the command without --no-measure"
         } else {
-            "no candidate could be measured; see the reasons under 'Ruled out'".to_owned()
+            "no candidate could be measured; `--explain` gives the reasons"
         };
+        return (NoChoice::NothingMeasured, why.to_owned());
     };
     let dropped = judged.iter().any(|j| j.failures().is_empty());
     let whose = if dropped { "no candidate that was measured to the end" } else { "no candidate" };
@@ -233,7 +238,7 @@ pub(super) fn nothing_admissible(
         failures if failures.is_empty() => {
             format!("not pursued {}", not_pursued(nearest).join("; "))
         }
-        failures => failures.join("; "),
+        failures => joined(&failures),
     };
     let label = nearest.candidate.label();
     let mut text = format!("{whose} meets every requirement. The closest is {label}: {why}");
@@ -252,17 +257,27 @@ pub(super) fn nothing_admissible(
             rate * share
         );
     }
-    text
+    if less.is_empty() {
+        return (NoChoice::NoneMeets, text);
+    }
+    let (named, more) = less.split_at(less.len().min(LESS_NAMED));
+    let mut names = named.join(", ");
+    if !more.is_empty() {
+        names += &format!(" and {} more", more.len());
+    }
+    text += &format!(
+        ". {names} may meet them, but had fewer or shorter trials, or earlier ones, so they cannot be compared with it; \
+         {}",
+        match sources.budget {
+            Some(_) => "measure again when the machine is idle, or with more --time",
+            None => "measure again, without --no-measure, when the machine is idle",
+        }
+    );
+    (NoChoice::MeasuredLess, text)
 }
 
-/// Why a candidate has no figure for a question although this trial of it answers the question.
-pub(super) fn without_figure(question: &Question, trial: &Trial) -> String {
-    let why = format!("its trials have no {}", objective_words(question));
-    match trial.why_none(question.objective) {
-        Some(cause) => format!("{why}: {cause}"),
-        None => why,
-    }
-}
+/// Maximum number of candidates that were measured less that an answer names.
+const LESS_NAMED: usize = 3;
 
 pub(in crate::advise) fn objective_words(question: &Question) -> String {
     match (question.objective, question.pattern) {

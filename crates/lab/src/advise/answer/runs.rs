@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Advice;
 use crate::advise::Sources;
 use crate::advise::judge::{Choice, Judged, judge};
+use crate::advise::objection::joined;
 use crate::advise::question::Question;
 use crate::run::Folder;
 
@@ -58,7 +59,7 @@ pub(super) fn against_earlier(
             "earlier trials of {} speak against it ({}; in {}). The answer uses the trials of this survey only, since \
              those of all candidates are interleaved",
             chosen.candidate.label(),
-            why.join("; "),
+            joined(&why),
             earlier.runs.join(", ")
         )
     })

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use super::super::candidate::Candidate;
 use super::super::figure::{Figure, GoalVerdict, Short};
+use super::super::objection::Objection;
 use super::super::property::{Property, Wish};
 use super::super::question::Question;
 use super::super::trials::SurveyPart;
 use super::{RATE_REACHED, rate_reached};
-use crossway_records::awake::SLEPT;
 use crossway_records::compare::durations::Planned;
 use crossway_records::stats::TRIALS_AT_LEAST;
 
@@ -71,15 +71,10 @@ impl Judged {
     }
 
     /// What the trials say against the candidate besides the goals.
-    fn objections(&self) -> Vec<String> {
-        let mut why = Vec::new();
-        if let Some(share) = self.missed_share() {
-            why.push(format!("achieves {} % of the stated rate", percent_below(share)));
-        }
-        if self.kept_awake && self.must_sleep {
-            why.push(format!("spinning is prohibited, and its ends {SLEPT}"));
-        }
-        why
+    fn objections(&self) -> Vec<Objection> {
+        let rate = self.missed_share().map(|share| Objection::MissedRate { share });
+        let awake = (self.kept_awake && self.must_sleep).then_some(Objection::KeptAwake);
+        rate.into_iter().chain(awake).collect()
     }
 
     /// The median of the achieved shares of the stated rate; `None` unless the whole interval is below
@@ -104,51 +99,22 @@ impl Judged {
         ))
     }
 
-    /// The reasons other than goals that rule the candidate out, in words.
-    pub fn violations(&self) -> Vec<String> {
+    /// The reasons other than goals that rule the candidate out.
+    pub fn violations(&self) -> Vec<Objection> {
         if self.is_decided() { self.objections() } else { Vec::new() }
     }
 
-    /// Why the candidate is ruled out, in words; empty if it is not.
-    pub fn failures(&self) -> Vec<String> {
+    /// Why the candidate is ruled out; empty if it is not.
+    pub fn failures(&self) -> Vec<Objection> {
         let mut why = self.violations();
-        for goal in self.goals.iter().filter(|g| g.met == Some(false)) {
-            why.push(match goal.measured {
-                Some(f) if goal.largest.is_none() && !goal.of_maxima => {
-                    let counted = goal.lacking.map_or(String::new(), |l| {
-                        format!(" in the {} trials that have enough samples", l.of - l.trials)
-                    });
-                    format!(
-                        "{}: {} ({} to {}) {}{counted}",
-                        goal.goal,
-                        Short(f.median),
-                        Short(f.low),
-                        Short(f.high),
-                        goal.unit
-                    )
-                }
-                _ => format!("{}: {}", goal.goal, goal.shown()),
-            });
-        }
+        why.extend(self.goals.iter().filter_map(Objection::of_goal));
         why
     }
 
-    /// Why the candidate is not pursued although it has too few trials to be ruled out, in words.
-    pub fn doubts(&self) -> Vec<String> {
+    /// Why the candidate is not pursued although it has too few trials to be ruled out.
+    pub fn doubts(&self) -> Vec<Objection> {
         let mut why = if self.is_decided() { Vec::new() } else { self.objections() };
-        let far = self.goals.iter().filter(|g| g.far_beyond);
-        why.extend(far.map(|g| format!("{}: {}", g.goal, g.shown())));
-        let none_meets =
-            self.goals.iter().filter_map(|g| Some((g, g.none_meets_from?, g.lacking?)));
-        why.extend(none_meets.map(|(g, least, l)| {
-            format!(
-                "{}: no trial shows that it is met; the smallest figure of the {} trials with enough samples is {} {}",
-                g.goal,
-                l.of - l.trials,
-                Short(least),
-                g.unit
-            )
-        }));
+        why.extend(self.goals.iter().filter_map(Objection::of_unlikely));
         why
     }
 
@@ -195,16 +161,5 @@ impl Judged {
             caps.in_place,
             self.candidate.order,
         )
-    }
-}
-
-/// Formats a fraction in per cent. From 90 % on, the number has one decimal and is rounded down, so that a fraction
-/// just below [`RATE_REACHED`] does not appear to have reached it.
-fn percent_below(share: f64) -> String {
-    let percent = share * 100.0;
-    if share < 0.9 {
-        format!("{percent:.0}")
-    } else {
-        format!("{:.1}", (percent * 10.0).floor() / 10.0)
     }
 }

@@ -1,0 +1,251 @@
+//! What speaks against a candidate, and why nothing is chosen: typed, and put into words here only.
+
+use std::fmt;
+
+use crossway_mech::Meeting;
+use crossway_records::testbed::Share;
+use serde::Serialize;
+
+use super::figure::{GoalVerdict, Short};
+use super::property::{Property, Wish};
+
+/// What speaks against a candidate. As text, a clause of which the candidate is the subject.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Objection {
+    /// A contender whose program was not built.
+    NotBuilt,
+    /// It does not work on this machine.
+    NotHere {
+        /// What is missing.
+        why: String,
+        /// The step that provides it.
+        remedy: String,
+    },
+    /// It can only spin, which the question does not allow.
+    OnlySpins {
+        /// The question's wish for spinning; `None` if it has none.
+        wish: Option<Wish>,
+    },
+    /// It cannot spin, which the question requires.
+    CannotSpin,
+    /// The two places have nothing in common by which the ends could meet.
+    CannotMeet {
+        /// What the ends need, any one of these.
+        needs: Vec<Meeting>,
+        /// What the places have in common.
+        shares: Vec<Share>,
+    },
+    /// It lacks a required property, or has a prohibited one.
+    Property {
+        /// The property.
+        property: Property,
+        /// The property with the value that the question names.
+        asked: String,
+        /// Whether the property is required; otherwise it is prohibited.
+        required: bool,
+        /// Whether that is known; if not, there is no evidence about it here, but other candidates are known to be good.
+        known: bool,
+    },
+    /// It cannot carry the question's messages under the question's conditions.
+    Impossible {
+        /// Why, with the remedy if a question can follow it.
+        why: String,
+    },
+    /// Its trials failed.
+    Failed {
+        /// The error.
+        why: String,
+    },
+    /// Its trials have no figure to compare.
+    NoFigure {
+        /// The figure that is compared, in words.
+        figure: String,
+        /// Why the records lack it, if they say so.
+        why: Option<String>,
+    },
+    /// No record was taken under the conditions of the question.
+    NoRecord,
+    /// It does not reach the stated rate.
+    MissedRate {
+        /// The achieved fraction of the stated rate.
+        share: f64,
+    },
+    /// Its ends hardly ever slept, and spinning is prohibited.
+    KeptAwake,
+    /// It misses a goal.
+    MissedGoal {
+        /// The goal, in words.
+        goal: String,
+        /// The figures that show it, in words.
+        shown: String,
+    },
+    /// Its trials leave a goal undecided, but none of them suggests that it is met.
+    UnlikelyGoal {
+        /// The goal, in words.
+        goal: String,
+        /// The figures that show it, in words.
+        shown: String,
+    },
+}
+
+impl Objection {
+    /// That the trials make it unlikely that an undecided goal is met; `None` if they do not.
+    pub(super) fn of_unlikely(goal: &GoalVerdict) -> Option<Objection> {
+        let shown = match (goal.none_meets_from, goal.lacking) {
+            _ if goal.far_beyond => goal.shown(),
+            (Some(least), Some(l)) => format!(
+                "no trial shows that it is met; the smallest figure of the {} trials with enough samples is {} {}",
+                l.of - l.trials,
+                Short(least),
+                goal.unit
+            ),
+            _ => return None,
+        };
+        Some(Objection::UnlikelyGoal { goal: goal.goal.clone(), shown })
+    }
+
+    /// That a goal is missed; `None` if it is met or undecided.
+    pub(super) fn of_goal(goal: &GoalVerdict) -> Option<Objection> {
+        if goal.met != Some(false) {
+            return None;
+        }
+        let shown = match goal.measured {
+            Some(f) if goal.largest.is_none() && !goal.of_maxima => {
+                let counted = goal.lacking.map_or(String::new(), |l| {
+                    format!(" in the {} trials that have enough samples", l.of - l.trials)
+                });
+                let (low, high) = (Short(f.low), Short(f.high));
+                format!("{} ({low} to {high}) {}{counted}", Short(f.median), goal.unit)
+            }
+            _ => goal.shown(),
+        };
+        Some(Objection::MissedGoal { goal: goal.goal.clone(), shown })
+    }
+}
+
+impl Objection {
+    /// The kind of the objection in a few words, as after a number of candidates: `2 only spin`.
+    pub fn brief(&self) -> String {
+        match self {
+            Objection::NotBuilt => "not built".to_owned(),
+            Objection::NotHere { .. } => "do not work here".to_owned(),
+            Objection::OnlySpins { .. } => "only spin".to_owned(),
+            Objection::CannotSpin => "cannot spin".to_owned(),
+            Objection::CannotMeet { .. } => "cannot meet there".to_owned(),
+            Objection::Property { asked, known: false, .. } => format!("not known for {asked}"),
+            Objection::Property { asked, required: true, .. } => format!("without {asked}"),
+            Objection::Property { asked, .. } => format!("with {asked}"),
+            Objection::Impossible { .. } => "cannot carry it".to_owned(),
+            Objection::Failed { .. } => "failed".to_owned(),
+            Objection::NoFigure { .. } | Objection::NoRecord => "not measured".to_owned(),
+            Objection::MissedRate { .. } => "too slow for the rate".to_owned(),
+            Objection::KeptAwake => "hardly slept".to_owned(),
+            Objection::MissedGoal { .. } | Objection::UnlikelyGoal { .. } => {
+                "miss a goal".to_owned()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Objection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Objection::NotBuilt => {
+                f.write_str("it is not built; build it with `crossway contender build NAME`")
+            }
+            Objection::NotHere { why, remedy } => write!(f, "{why}; {remedy}"),
+            Objection::OnlySpins { wish } => f.write_str(match wish {
+                Some(Wish::Prohibit) => "spinning is prohibited, and it can only spin",
+                Some(Wish::Avoid) => "spinning is to be avoided, and it can only spin",
+                _ => {
+                    "it can only spin, and spinning was not allowed; allow it with `--no-preference spinning`"
+                }
+            }),
+            Objection::CannotSpin => f.write_str("spinning is required, and it cannot spin"),
+            Objection::CannotMeet { needs, shares } => {
+                let in_common: Vec<&str> = shares.iter().map(|share| share.name()).collect();
+                let in_common = match in_common.is_empty() {
+                    true => "nothing".to_owned(),
+                    false => format!("only {}", in_common.join(", ")),
+                };
+                let ways = Meeting::any_of(needs);
+                write!(f, "its ends meet by {ways}, and the containers share {in_common}")?;
+                let lets = |share: &Share| needs.iter().any(|way| Share::let_meet(&[*share], *way));
+                let remedies: Vec<String> = Share::ALL
+                    .iter()
+                    .filter(|share| lets(share))
+                    .map(|share| format!("`--shares {}`", share.name()))
+                    .collect();
+                match remedies.is_empty() {
+                    true => Ok(()),
+                    false => write!(f, "; if yours share more, say so: {}", remedies.join(" or ")),
+                }
+            }
+            Objection::Property { asked, required, known, .. } => {
+                let adjective = if *required { "required" } else { "prohibited" };
+                match (known, required) {
+                    (false, _) => write!(
+                        f,
+                        "no evidence here shows whether it has the {adjective} property {asked}"
+                    ),
+                    (true, true) => write!(f, "it lacks the {adjective} property {asked}"),
+                    (true, false) => write!(f, "it has the {adjective} property {asked}"),
+                }
+            }
+            Objection::Impossible { why } | Objection::Failed { why } => f.write_str(why),
+            Objection::NoFigure { figure, why: None } => write!(f, "its trials have no {figure}"),
+            Objection::NoFigure { figure, why: Some(why) } => {
+                write!(f, "its trials have no {figure}: {why}")
+            }
+            Objection::NoRecord => {
+                f.write_str("no record was taken under the conditions of this question")
+            }
+            Objection::MissedRate { share } => {
+                write!(f, "achieves {} % of the stated rate", percent_below(*share))
+            }
+            Objection::KeptAwake => write!(
+                f,
+                "spinning is prohibited, and its ends {}",
+                crossway_records::awake::SLEPT
+            ),
+            Objection::MissedGoal { goal, shown } | Objection::UnlikelyGoal { goal, shown } => {
+                write!(f, "{goal}: {shown}")
+            }
+        }
+    }
+}
+
+/// Puts objections into one clause.
+pub(super) fn joined(objections: &[Objection]) -> String {
+    objections.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Formats a fraction in per cent. From 90 % on, the number has one decimal and is rounded down, so that a fraction
+/// just below [`super::judge::RATE_REACHED`] does not appear to have reached it.
+fn percent_below(share: f64) -> String {
+    let percent = share * 100.0;
+    if share < 0.9 {
+        format!("{percent:.0}")
+    } else {
+        format!("{:.1}", (percent * 10.0).floor() / 10.0)
+    }
+}
+
+/// Why an answer has no choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoChoice {
+    /// No mechanism meets the requirements, or none that does can be measured.
+    NoCandidate,
+    /// No trial answers the question.
+    NothingMeasured,
+    /// The trials speak against every candidate.
+    NoneMeets,
+    /// The trials speak against every candidate that was measured enough; the others were measured less.
+    MeasuredLess,
+    /// The best candidate has too few trials.
+    FewTrials,
+    /// The trials do not tell the best candidates apart.
+    Undistinguished,
+}
