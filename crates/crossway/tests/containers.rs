@@ -100,6 +100,38 @@ fn a_killed_run_leaves_no_container() {
     await_that("their end", || place.leftovers().is_empty());
 }
 
+/// An ordinary user cannot create containers, which the dry run knows.
+#[test]
+fn a_dry_run_knows_that_containers_cannot_be_created() {
+    let place = Place::new(PLAN);
+    let mut command = place.command(&["measure", "plan.toml", "--dry-run", "--json"]);
+    if crossway_sys::proc::is_root() {
+        // The user nobody, who must be able to enter the folder and to use the program.
+        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::process::CommandExt;
+        for folder in [place.dir.path().to_owned(), place.dir.path().join("rt")] {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        std::os::unix::fs::chown(place.dir.path().join("rt"), Some(65_534), Some(65_534)).unwrap();
+        fs::set_permissions(place.dir.path().join("rt"), fs::Permissions::from_mode(0o700)).unwrap();
+        command.uid(65_534).gid(65_534);
+    }
+    let out = command.output();
+    let Ok(out) = out else {
+        eprintln!("SKIP: the program cannot be run as another user; build where all may read");
+        return;
+    };
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let dry: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let cases = dry["cases"].as_array().unwrap();
+    assert_eq!(dry["skipped"], cases.len(), "{dry}");
+    for case in cases {
+        let (why, remedy) = (case["skipped"].as_str(), case["remedy"].as_str());
+        let told = |text: Option<&str>| text.is_some_and(|text| text.contains("root"));
+        assert!(told(why) || told(remedy), "{case}");
+    }
+}
+
 #[test]
 fn bad_shares_are_refused_by_name() {
     for (from, to, said) in [

@@ -62,10 +62,18 @@ impl Lab {
         Ok(lab.network.clone())
     }
 
+    /// Checks for what every network needs, without creating anything.
+    ///
+    /// # Errors
+    /// A tool is not installed, or this process lacks the privilege.
+    pub fn check() -> Result<(), NetError> {
+        tool::check_all()?;
+        check_privilege()
+    }
+
     fn make(topology: &Topology) -> Result<Lab, NetError> {
         topology.check()?;
-        tool::check_all()?;
-        check_privilege()?;
+        Lab::check()?;
         let network = claim(topology)?;
         lock_owned().insert(network.name.clone());
         let mut lab = Lab { network, switch: None, kept: false };

@@ -18,6 +18,7 @@ use crossway_records::goals::{self, GoalVerdict};
 use crossway_records::record::{Record, Status};
 use crossway_records::records_io::read_records;
 use crossway_records::runs;
+use crossway_report::terminal::wrap_indented;
 use crossway_report::units::count;
 use crossway_sys::topology::Topology;
 use serde::Serialize;
@@ -417,15 +418,23 @@ impl Preview {
 
     fn print(&self, ui: &Ui) -> std::io::Result<()> {
         let mut out = BufWriter::new(std::io::stdout().lock());
+        let mut reasons: Vec<(String, usize)> = Vec::new();
         for case in &self.cases {
-            match &case.skipped {
-                Some(why) => {
-                    let remedy = case.remedy.as_ref().map(|r| format!("; {r}"));
-                    let why = format!("(skipped: {why}{})", remedy.unwrap_or_default());
-                    writeln!(out, "{}  {}", case.case, ui.paint("33", &why))?;
-                }
-                None => writeln!(out, "{}", case.case)?,
+            let Some(why) = &case.skipped else {
+                writeln!(out, "{}", case.case)?;
+                continue;
+            };
+            writeln!(out, "{}  {}", case.case, ui.paint("33", "(skipped)"))?;
+            let remedy = case.remedy.as_ref().map(|r| format!("; {r}")).unwrap_or_default();
+            let reason = format!("{why}{remedy}");
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, cases)) => *cases += 1,
+                None => reasons.push((reason, 1)),
             }
+        }
+        for (reason, cases) in reasons {
+            let text = wrap_indented(&format!("{cases} skipped: {reason}"), ui.width, 0, 2);
+            writeln!(out, "{text}")?;
         }
         writeln!(
             out,

@@ -32,12 +32,7 @@ pub(crate) struct Containers {
 impl Containers {
     /// Creates the network unless the containers share it, and checks that namespaces can be created.
     pub(super) fn make(testbed: &Testbed) -> Result<Containers, TestbedError> {
-        let mut containers = Containers {
-            shares: testbed.shares.clone(),
-            prefixes: vec![Vec::new(); NAMES.len()],
-            address: None,
-            _lab: None,
-        };
+        let mut containers = Containers::without_network(testbed);
         if !containers.share(Share::Network) {
             let lab = Lab::up(&Topology::of(&NAMES, testbed.link()))?;
             let hosts = &lab.network().hosts;
@@ -45,14 +40,39 @@ impl Containers {
             containers.address = hosts.get(1).map(|host| host.ipv4.into());
             containers._lab = Some(lab);
         }
-        let tried = containers.command(0, &["/tmp".into()], Path::new("/bin/true")).output();
+        containers.check()?;
+        Ok(containers)
+    }
+
+    /// The containers before their network is created.
+    fn without_network(testbed: &Testbed) -> Containers {
+        Containers {
+            shares: testbed.shares.clone(),
+            prefixes: vec![Vec::new(); NAMES.len()],
+            address: None,
+            _lab: None,
+        }
+    }
+
+    /// Checks whether such containers can be created here, without creating their network.
+    pub(super) fn possible(testbed: &Testbed) -> Result<(), TestbedError> {
+        let containers = Containers::without_network(testbed);
+        if !containers.share(Share::Network) {
+            Lab::check()?;
+        }
+        containers.check()
+    }
+
+    /// Checks that the namespaces can be created.
+    fn check(&self) -> Result<(), TestbedError> {
+        let tried = self.command(0, &["/tmp".into()], Path::new("/bin/true")).output();
         let refused = |why: String| {
             let remedy =
                 "run as root, and install the tools: sudo apt-get install util-linux iproute2";
             TestbedError::Obstacle(format!("cannot create containers: {why}"), remedy.to_owned())
         };
         match tried {
-            Ok(output) if output.status.success() => Ok(containers),
+            Ok(output) if output.status.success() => Ok(()),
             Ok(output) => Err(refused(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
             Err(error) => Err(refused(format!("unshare: {error}"))),
         }

@@ -34,6 +34,16 @@ pub(crate) struct TestbedSetup<'a> {
 }
 
 impl LiveTestbed {
+    /// Checks whether the testbed can be set up, as far as that is known without creating anything. Hosts named on the
+    /// command line are not contacted.
+    pub(crate) fn possible(testbed: &Testbed) -> Result<(), TestbedError> {
+        match testbed.kind {
+            TestbedKind::Containers => Containers::possible(testbed),
+            TestbedKind::Netlab | TestbedKind::Guests => Ok(Lab::check()?),
+            TestbedKind::Hosts => Ok(()),
+        }
+    }
+
     /// Sets up the testbed. If that fails, nothing is left behind.
     pub(crate) fn make(
         testbed: &Testbed,

@@ -33,6 +33,7 @@ use crate::env::{Environment, RunEnvironment};
 use crate::estimate;
 use crate::launcher::Launcher;
 use crate::limits::Ask;
+use crate::live_testbed::LiveTestbed;
 use crate::plan::Plan;
 use crate::preflight::{self, Activity, Finding, Need};
 use crate::registers::RegistersLost;
@@ -289,18 +290,32 @@ pub struct Obstacle {
 }
 
 /// Determines which of these cases a run would skip, and why; `None` for a case that it would run. Each mechanism is
-/// probed on this machine. Testbeds are not set up, so whether their hosts lack something is not known yet.
+/// probed on this machine. Testbeds are not set up, so it is known only whether they can be, and not whether their hosts
+/// lack something.
 pub fn survey(cases: &[Case]) -> Vec<Option<Obstacle>> {
     let ready = probe(cases);
+    let mut testbeds: BTreeMap<&str, Option<Obstacle>> = BTreeMap::new();
+    for case in cases.iter().filter(|case| case.excluded.is_none()) {
+        if let Some(testbed) = &case.inputs.testbed_spec {
+            testbeds.entry(&testbed.name).or_insert_with(|| {
+                let (why, remedy) = LiveTestbed::possible(testbed).err()?.split();
+                Some(Obstacle { why, remedy })
+            });
+        }
+    }
     let one = |case: &Case| {
-        let excluded = || case.excluded.as_ref().map(|e| (e.why.clone(), e.remedy.clone()));
-        let (why, remedy) = match ready.get(case.mechanism) {
-            Some(Probe::Missing { why, remedy }) if case.inputs.testbed.is_none() => {
-                (why.clone(), remedy.clone())
+        let missing = || match ready.get(case.mechanism)? {
+            Probe::Missing { why, remedy } if case.inputs.testbed.is_none() => {
+                Some(Obstacle { why: why.clone(), remedy: remedy.clone() })
             }
-            _ => excluded()?,
+            _ => None,
         };
-        Some(Obstacle { why, remedy })
+        let excluded = || {
+            let excluded = case.excluded.as_ref()?;
+            Some(Obstacle { why: excluded.why.clone(), remedy: excluded.remedy.clone() })
+        };
+        let of_testbed = || testbeds.get(case.inputs.testbed.as_deref()?)?.clone();
+        missing().or_else(excluded).or_else(of_testbed)
     };
     cases.iter().map(one).collect()
 }
