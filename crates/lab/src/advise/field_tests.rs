@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crossway_mech::{Caps, registry};
+use crossway_mech::{Caps, Meeting, registry};
 
 use super::candidate::{Field, Known, field};
 use super::question::Question;
@@ -194,6 +194,8 @@ fn requests_at_a_rate_are_open_loop_and_a_rate_out_of_reach_is_named() {
     }
     let advice = answer(&text, &records);
     assert_eq!(advice.choice, None);
+    let out = advice.ruled_out.iter().find(|r| r.candidate == "pipe").expect("ruled out");
+    assert_eq!(out.objection, Objection::MissedRate { share: 0.5 });
     let why = advice.abstained.unwrap_or_default();
     assert!(why.contains("achieves 50 % of the stated rate"), "{why}");
     assert!(why.contains("about 15000 messages per second are achieved here"), "{why}");
@@ -295,15 +297,71 @@ fn other_places_are_measured_on_a_testbed_of_their_kind() {
 }
 
 #[test]
+fn ends_that_cannot_meet_between_two_containers_are_ruled_out() {
+    let ruled_out = |shares: &str, id: &str| -> Option<Objection> {
+        let asked = question(&format!("size_bytes = 64\nwhere = \"other-container\"\n{shares}"));
+        let found = field(&asked, &NOTHING_KNOWN, registry::ALL.iter().map(Entry::Mechanism));
+        found.ruled_out.into_iter().find(|r| r.candidate == id).map(|r| r.objection)
+    };
+    for id in ["pipe", "splice", "vmsplice", "uring-pipe", "shm-pipe", "memfd", "shm-futex"] {
+        let out = ruled_out("", id);
+        let cannot = Objection::CannotMeet { needs: vec![Meeting::Descriptor], shares: vec![] };
+        assert_eq!(out, Some(cannot), "{id}");
+        for shares in ["shares = \"volume\"", "shares = [\"network\", \"ipc\"]"] {
+            assert_eq!(ruled_out(shares, id), None, "{id} with {shares}");
+        }
+        let only_ipc = ruled_out("shares = \"ipc\"", id).map(|out| out.to_string());
+        let only_ipc = only_ipc.unwrap_or_default();
+        assert!(only_ipc.contains("share only ipc; if yours share more"), "{id}: {only_ipc}");
+    }
+    for (id, shares) in [("sysv-mq", "ipc"), ("posix-mq", "ipc"), ("fifo", "volume"), ("cma", "pid")]
+    {
+        let out = ruled_out("", id);
+        assert!(matches!(out, Some(Objection::CannotMeet { .. })), "{id}: {out:?}");
+        assert_eq!(ruled_out(&format!("shares = \"{shares}\""), id), None, "{id}");
+    }
+    // TCP needs an address only.
+    for id in ["tcp", "tcp-nodelay", "udp"] {
+        assert_eq!(ruled_out("", id), None, "{id}");
+    }
+    // On one host, ends can have anything in common.
+    let here = field(&question("size_bytes = 64"), &NOTHING_KNOWN, catalogue::all());
+    assert!(here.candidates.iter().any(|c| c.mechanism == "pipe"));
+}
+
+#[test]
+fn a_client_and_a_server_in_two_languages_need_a_contender_that_both_can_use() {
+    let of = |values: &str| ids(&of_few(&format!("language = {{ wish = \"require\", {values} }}")));
+    assert_eq!(of("any_of = [\"python\", \"c\"]"), ["pipe", "in-c", "in-python"]);
+    assert_eq!(of("all_of = [\"python\", \"c\"]"), ["pipe"]);
+    assert_eq!(of("all_of = [\"python\"]"), ["pipe", "in-python"]);
+}
+
+#[test]
+fn what_is_not_measured_is_named_with_what_to_ask_instead() {
+    for (line, wanted) in [
+        ("clients = 8", "several clients at a time are not measured; ask for"),
+        ("in_flight = 4", "several requests in flight are not measured; ask for"),
+        ("pattern = \"fan-out\"\n[goal]\np99_us = 100", "pattern = \"stream\" with rate_per_s"),
+    ] {
+        let text = format!("size_bytes = 64\n{line}");
+        let said = Question::parse("t", "t.toml", &text).expect_err("no question").to_string();
+        assert!(said.contains(wanted), "{said}");
+    }
+    assert_eq!(question("size_bytes = \"2MB\"").sizes[0].bytes, 2_000_000);
+    assert_eq!(question("size_bytes = \"2 MiB\"").sizes[0].bytes, 2 << 20);
+}
+
+#[test]
 fn records_of_one_place_do_not_answer_for_another() {
     let between = "size_bytes = 64\nwhere = \"other-container\"\nplacement = \"unpinned\"\n";
-    let mut records = with_facts("pipe", 5000, &[]);
+    let mut records = with_facts("tcp", 5000, &[]);
     for record in &mut records {
         record.inputs.testbed = Some("mine".to_owned());
         record.inputs.ends = Ends::Between;
         record.inputs.testbed_spec = question(between).testbed();
     }
-    assert_eq!(answer(between, &records).choice.as_deref(), Some("pipe"));
+    assert_eq!(answer(between, &records).choice.as_deref(), Some("tcp"));
     assert_eq!(answer(&format!("{between}shares = \"ipc\""), &records).choice, None);
     assert_eq!(answer(UNPINNED, &records).choice, None);
     let hosts = "size_bytes = 64\nwhere = \"other-host\"\nplacement = \"unpinned\"\n";

@@ -277,7 +277,6 @@ impl Subject<'_> {
     }
 
     fn language(&self) -> Fact {
-        let wanted = &self.question.languages;
         let Some(contender) = self.entry.contender() else {
             return match self.in_user_space() {
                 false => self.satisfied(
@@ -286,7 +285,7 @@ impl Subject<'_> {
                 ),
                 // The sockets of tipcd and LINX have C interfaces, but it is not recorded which languages can use
                 // them.
-                true if wanted.iter().any(|l| l == "rust") => {
+                true if self.usable_from(&["rust".to_owned()]) => {
                     Fact::new(true, "Crossway's Rust code")
                 }
                 true => Fact {
@@ -301,7 +300,14 @@ impl Subject<'_> {
             return Fact { holds: None, basis: format!("{file} states no languages") };
         }
         let basis = format!("{file}: {}", contender.languages.join(", "));
-        Fact::new(contender.languages.iter().any(|l| wanted.contains(l)), &basis)
+        Fact::new(self.usable_from(&contender.languages), &basis)
+    }
+
+    /// Whether these languages are enough for the question: one of those that it names, or all of them.
+    fn usable_from(&self, has: &[String]) -> bool {
+        let Question { languages, all_languages, .. } = self.question;
+        let mut wanted = languages.iter();
+        if *all_languages { wanted.all(|l| has.contains(l)) } else { wanted.any(|l| has.contains(l)) }
     }
 
     fn licence(&self) -> Fact {

@@ -30,6 +30,20 @@ const LEAST_PERIOD_US: f64 = 200.0;
 /// Highest rate that a question with another pattern than fan-in or fan-out may state, messages per second.
 const MOST_PER_S: f64 = 1e7;
 
+/// Keys that a question may be expected to have, and why it cannot: what is not measured, and what to ask instead.
+const NOT_MEASURED: &[(&str, &str)] = &[
+    (
+        "clients",
+        "several clients at a time are not measured; ask for one client, or for pattern = \"fan-in\" with peers: several \
+         senders to one receiver, without replies",
+    ),
+    (
+        "in_flight",
+        "several requests in flight are not measured; ask for one at a time, or for pattern = \"stream\": what the channel \
+         carries if nobody waits for replies",
+    ),
+];
+
 const KEYS: &[&str] = &[
     "about",
     "pattern",
@@ -85,6 +99,9 @@ pub struct Question {
     pub detect_within_ms: Option<f64>,
     /// Languages named in the wish for [`Property::Language`].
     pub languages: Vec<String>,
+    /// Whether the mechanism must be usable from all of `languages`, as for a client and a server in two of them; otherwise
+    /// one is enough.
+    pub all_languages: bool,
     /// Licences named in the wish for [`Property::Licence`].
     pub licences: Vec<String>,
     /// The text as parsed, stored with what is measured for the question.
@@ -110,6 +127,9 @@ impl Question {
     /// Returns the errors of [`Question::parse`].
     pub fn from_table(name: &str, file: &str, top: &Table) -> Result<Question, PlanError> {
         let at = At::top(file);
+        if let Some((key, why)) = NOT_MEASURED.iter().find(|(key, _)| top.contains_key(*key)) {
+            return Err(at.key(key).bad(*why));
+        }
         at.only(top, KEYS)?;
         let text_of = |key: &str| top.get(key).map(|v| at.key(key).text(v)).transpose();
         let number = |key: &str, least: f64, most: f64| {
@@ -197,7 +217,7 @@ impl Question {
             Some(value) => goals(&at.key("goal"), value)?,
             None => Goals::default(),
         };
-        let Wishes { wishes, detect_within_ms, languages, licences } = match top.get("properties") {
+        let Wishes { wishes, detect_within_ms, languages, all_languages, licences } = match top.get("properties") {
             Some(value) => wishes(&at.key("properties"), value)?,
             None => Wishes::default(),
         };
@@ -215,7 +235,8 @@ impl Question {
         let untimed = fans || (pattern == Pattern::Stream && rate_per_s.is_none());
         if untimed && (objective == Objective::Latency || !goals.latency_us.is_empty()) {
             let remedy = if fans {
-                "omit latency goals, and set optimise = \"throughput\" or \"cpu\""
+                "omit latency goals, and set optimise = \"throughput\" or \"cpu\"; the latency between one sender and one \
+                 receiver is that of pattern = \"stream\" with rate_per_s"
             } else {
                 "state rate_per_s"
             };
@@ -265,6 +286,7 @@ impl Question {
             wishes,
             detect_within_ms,
             languages,
+            all_languages,
             licences,
             text: top.to_string(),
         })

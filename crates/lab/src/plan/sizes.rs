@@ -8,7 +8,7 @@ use super::at::{At, kind};
 /// Maximum message size, bytes. With larger messages, a trial would measure memory instead of communication.
 const LARGEST: u64 = 1 << 30;
 const MOST_SIZES: usize = 100_000;
-const ALLOWED: &str = "a number of bytes, 'N KiB', 'N MiB', { arithmetic = { from = N, to = N, step = N } }, \
+const ALLOWED: &str = "a number of bytes, 'N KiB', 'N kB', 'N MiB', 'N MB', { arithmetic = { from = N, to = N, step = N } }, \
                        { geometric = { from = N, to = N, per_octave = N } } or the same with factor instead of \
                        per_octave, { zoom = { around = N, radius = N } }";
 
@@ -42,19 +42,23 @@ pub(crate) fn bytes(at: &At<'_>, value: &Value, least: u64) -> Result<u64, PlanE
         Some(n) if (least..=LARGEST).contains(&n) => Ok(n),
         Some(n) => Err(at.bad(format!("{n} bytes is not between {least} and {LARGEST}"))),
         None => Err(at.bad(format!(
-            "{} is not a size; write a number of bytes, '4 KiB', '1 MiB'",
+            "{} is not a size; write a number of bytes, '4 KiB' (4096 bytes) or '4 kB' (4000 bytes)",
             kind(value)
         ))),
     }
 }
 
+/// Parses a number of bytes with a unit of the SI (powers of 1000) or a binary one (powers of 1024), in any case.
 fn with_unit(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let factor = match text[digits..].trim() {
-        "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
+    let factor = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
         _ => return None,
     };
     text[..digits].parse::<u64>().ok()?.checked_mul(factor)

@@ -42,7 +42,7 @@ fn errors_name_the_file_the_key_and_what_is_allowed() {
         "workload = { pairs = { pairs = 1 } }",
         "workload = 3",
         "size_bytes = -1",
-        "size_bytes = \"4 KB\"",
+        "size_bytes = \"4 K\"",
         "size_bytes = { arithmetic = { from = 10, to = 1, step = 1 } }",
         "size_bytes = { arithmetic = { from = 1, to = 10, step = 0 } }",
         "size_bytes = { geometric = { from = 1, to = 10 } }",

@@ -66,6 +66,14 @@ pub(super) struct Asked {
     /// Goal: maximum CPU time of both ends together, in percent of one CPU
     #[arg(long, value_name = "PERCENT", value_parser = args::number)]
     cpu_percent: Option<f64>,
+    /// Not measured: several clients at a time, several requests in flight. The question's parser says what to ask instead
+    #[arg(long, hide = true)]
+    clients: Option<i64>,
+    #[arg(long, hide = true)]
+    in_flight: Option<i64>,
+    /// Languages of the client and of the server, e.g. python,c: the mechanism must be usable from all of them
+    #[arg(long, value_name = "LANGUAGE", value_delimiter = ',')]
+    languages: Vec<String>,
     /// Properties that the mechanism must have, separated by commas: order, delivery, boundaries, back-pressure,
     /// send-deadline, crash-survival, crash-detection, isolation, clean-up, spinning, root, kernel-module, pollable,
     /// zero-copy, crosses-hosts, unprivileged-container, private-dev-shm; some take a value: language=c, licence=MIT,
@@ -133,6 +141,19 @@ impl Asked {
         if let Some(bytes) = &self.memory {
             below(table, "goal")?.insert("memory_bytes".into(), Value::String(bytes.clone()));
         }
+        for (key, value) in [("clients", self.clients), ("in_flight", self.in_flight)] {
+            // One is what is measured.
+            if let Some(value) = value.filter(|n| *n != 1) {
+                table.insert(key.into(), Value::Integer(value));
+            }
+        }
+        if !self.languages.is_empty() {
+            let all: Vec<Value> = self.languages.iter().map(|l| l.clone().into()).collect();
+            let wish = [("wish".to_owned(), "require".into()), ("all_of".to_owned(), all.into())];
+            let name = Property::Language.name();
+            let properties = below(table, "properties")?;
+            properties.insert(name.to_owned(), Value::Table(Table::from_iter(wish)));
+        }
         let wishes = [
             ("require", &self.require),
             ("prefer", &self.prefer),
@@ -145,6 +166,9 @@ impl Asked {
             for word in words {
                 let (property, value) = parsed(wish, word)?;
                 let name = property.name();
+                if property == Property::Language && !self.languages.is_empty() {
+                    bail!("--languages and --{wish} {word} state the same property; keep one of them");
+                }
                 if let Some((_, other)) = stated.iter().find(|(p, w)| *p == property && *w != wish)
                 {
                     bail!("--{other} {name} contradicts --{wish} {name}; keep one of them");

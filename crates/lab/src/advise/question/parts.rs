@@ -125,11 +125,12 @@ pub(super) struct Wishes {
     pub(super) wishes: BTreeMap<Property, Wish>,
     pub(super) detect_within_ms: Option<f64>,
     pub(super) languages: Vec<String>,
+    pub(super) all_languages: bool,
     pub(super) licences: Vec<String>,
 }
 
-/// Parses `property = "require"`, `crash-detection = { wish = "require", within_ms = 100 }`, and `language` and
-/// `licence` with `{ wish, any_of }`.
+/// Parses `property = "require"`, `crash-detection = { wish = "require", within_ms = 100 }`, `language` and `licence`
+/// with `{ wish, any_of }`, and `language` also with `{ wish, all_of }`.
 pub(super) fn wishes(at: &At<'_>, value: &Value) -> Result<Wishes, PlanError> {
     let table = at.table(value)?;
     let names: Vec<&str> = Property::ALL.iter().map(|p| p.name()).collect();
@@ -141,9 +142,11 @@ pub(super) fn wishes(at: &At<'_>, value: &Value) -> Result<Wishes, PlanError> {
         let here = at.key(property.name());
         let key = match property {
             Property::CrashDetection => Some("within_ms"),
+            Property::Language if value.get("all_of").is_some() => Some("all_of"),
             p if p.has_values() => Some("any_of"),
             _ => None,
         };
+        said.all_languages |= key == Some("all_of");
         let wish = match (value.as_table(), key) {
             (Some(inner), Some(key)) => {
                 here.only(inner, &["wish", key])?;

@@ -10,6 +10,7 @@ impl Question {
     pub fn property_words(&self, property: Property) -> String {
         let name = property.name();
         let values = match property {
+            Property::Language if self.all_languages => self.languages.join(" and "),
             Property::Language => self.languages.join(","),
             Property::Licence => self.licences.join(","),
             Property::CrashDetection => {
