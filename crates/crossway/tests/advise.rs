@@ -60,7 +60,7 @@ fn unusable_questions_are_one_clear_error() {
             &["--size", "64", "--require", "crash-detection=100"],
             "--require crash-detection=100: '100' has no unit",
         ),
-        (&["--size", "64 KB"], "size_bytes: '64 KB' is not a size"),
+        (&["--size", "64 K"], "size_bytes: '64 K' is not a size"),
         (&["--size", "64", "--time", "5"], "'5' has no unit; write 5s or 5min"),
         (
             // Unpinned, so that there are candidates also where only one CPU may be used.
@@ -137,6 +137,7 @@ fn a_question_is_measured_answered_drawn_and_kept() {
         "--require",
         "zero-copy,pollable",
         "--no-measure",
+        "--explain",
         "--records",
         &records,
     ];
@@ -217,16 +218,19 @@ fn between_containers_what_they_share_decides() {
     ];
     let (answer, errors) = asked(&place, &few);
     let found = compared(&answer);
-    assert!(found.contains(&"pipe") && !found.contains(&"fifo"), "{found:?}: {errors}");
-    let out = answer["ruled_out"].as_array().expect("a list");
-    let fifo = out.iter().find(|r| r["candidate"] == "fifo").expect("ruled out");
-    assert!(
-        fifo["why"].as_str().is_some_and(|w| w.contains("cannot communicate between")),
-        "{fifo}"
-    );
-    assert!(fifo["basis"].as_str().is_some_and(|b| b.contains("in run")), "{fifo}");
+    assert!(found.contains(&"tcp"), "{found:?}: {errors}");
+    for id in ["pipe", "splice", "fifo", "uds-stream"] {
+        assert!(!found.contains(&id), "{found:?}");
+        let out = answer["ruled_out"].as_array().expect("a list");
+        let out = out.iter().find(|r| r["candidate"] == id).expect("ruled out");
+        assert_eq!(out["objection"]["kind"], "cannot-meet", "{out}");
+    }
+    if answer["choice"].is_string() {
+        assert_eq!(answer["meets"], serde_json::json!(["network"]), "{answer}");
+    }
     let (answer, errors) = asked(&place, &[&few[..], &["--shares", "volume"]].concat());
-    assert!(compared(&answer).contains(&"fifo"), "{answer}: {errors}");
+    let found = compared(&answer);
+    assert!(found.contains(&"fifo") && found.contains(&"pipe"), "{answer}: {errors}");
 }
 
 /// The folder of the records that belong to the repository. In their trials, each end had a core of its own.
@@ -284,6 +288,50 @@ fn ends_that_hardly_slept_are_named_in_the_answer_and_its_page() {
 }
 
 #[test]
+fn the_answer_fits_on_one_screen_and_explains_itself_on_request() {
+    if !has_two_cores("the_answer_fits_on_one_screen_and_explains_itself_on_request") {
+        return;
+    }
+    for asked in [
+        &["--size", "64"][..],
+        &["--size", "64", "--require", "pollable", "--p99-us", "500"],
+        &["--size", "64", "--pattern", "stream"],
+        &["--size", "64", "--p50-us", "0.01"],
+    ] {
+        let from = ["--no-measure", "--records", RECORDS];
+        let (code, out, err) = advise(&[asked, &from].concat());
+        assert!(matches!(code, Some(0 | 1)), "{out}{err}");
+        assert!(out.lines().count() <= 24, "{} lines: {out}", out.lines().count());
+        let longest = out.lines().map(|line| line.chars().count()).max();
+        assert!(longest.is_some_and(|columns| columns <= 80), "{out}");
+        assert!(!out.contains("To reproduce the figures"), "{out}");
+        let (explained, full, _) = advise(&[asked, &from, &["--explain"]].concat());
+        assert_eq!(explained, code);
+        for section in ["Compared by", "Ruled out:", "Notes:", "To reproduce the figures"] {
+            assert!(full.contains(section), "{section}: {full}");
+        }
+        let heading = |text: &str| text.lines().nth(3).map(str::to_owned);
+        assert_eq!(heading(&out), heading(&full));
+    }
+}
+
+#[test]
+fn what_is_not_measured_is_refused_with_what_to_ask_instead() {
+    for (more, wanted) in [
+        (&["--clients", "8"][..], "several clients at a time are not measured"),
+        (&["--in-flight", "16"], "several requests in flight are not measured"),
+        (&["--languages", "python,c", "--require", "language=c"], "state the same property"),
+    ] {
+        let (code, _, err) = advise(&[&["--size", "2MB", "--print"], more].concat());
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains(wanted), "{err}");
+    }
+    let (code, out, err) = advise(&["--size", "2MB", "--languages", "python,c", "--print"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("all_of = [\"python\", \"c\"]"), "{out}");
+}
+
+#[test]
 fn starter_programs_are_for_the_best_candidate_that_has_them_and_the_answer_stays_a_success() {
     if !has_two_cores(
         "starter_programs_are_for_the_best_candidate_that_has_them_and_the_answer_stays_a_success",
@@ -322,7 +370,7 @@ fn the_page_and_the_table_agree_with_the_heading() {
     let dir = tempfile::tempdir().expect("a folder");
     let page = dir.path().join("answer.html").display().to_string();
     let asked = ["--pattern", "stream", "--size", "64", "--memory", "64KiB"];
-    let from = ["--no-measure", "--records", RECORDS, "--html", &page];
+    let from = ["--no-measure", "--explain", "--records", RECORDS, "--html", &page];
     let (code, out, err) = advise(&[&asked[..], &from].concat());
     assert_eq!(code, Some(0), "{out}{err}");
     let heading = out.lines().find(|line| line.starts_with("Choose ")).expect("a heading");
@@ -357,6 +405,8 @@ fn the_heading_names_a_requirement_that_nothing_here_answers() {
         assert!(heading.find(open).is_some_and(|at| at < 60), "{heading}");
     }
     assert!(!html.contains("every requirement"), "{html}");
+    assert!(one_line(&out).contains("`--explain` adds how to find out what is unknown"), "{out}");
+    let (_, out, _) = advise(&[&asked[..], &from, &["--explain"]].concat());
     let notes = one_line(&out);
     assert_eq!(notes.matches("`crossway faults --save ").count(), 1, "{out}");
     assert_eq!(notes.matches("crossway faults").count(), 1, "{out}");

@@ -113,7 +113,8 @@ fn a_dry_run_knows_that_containers_cannot_be_created() {
             fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
         }
         std::os::unix::fs::chown(place.dir.path().join("rt"), Some(65_534), Some(65_534)).unwrap();
-        fs::set_permissions(place.dir.path().join("rt"), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::set_permissions(place.dir.path().join("rt"), fs::Permissions::from_mode(0o700))
+            .unwrap();
         command.uid(65_534).gid(65_534);
     }
     let out = command.output();

@@ -151,10 +151,18 @@ pub fn standing(advice: &Advice) -> Option<String> {
     };
     let open = !advice.open_requirements.is_empty() || rivals.iter().any(|c| leaves_open(c));
     let of = match (rivals.len(), open) {
-        (1, true) => "the only candidate that was measured to the end and misses no requirement".to_owned(),
-        (1, false) => "the only candidate that was measured to the end and meets every requirement".to_owned(),
-        (n, true) => format!("the {n} candidates that were measured to the end and miss no requirement"),
-        (n, false) => format!("the {n} candidates that were measured to the end and meet every requirement"),
+        (1, true) => {
+            "the only candidate that was measured to the end and misses no requirement".to_owned()
+        }
+        (1, false) => {
+            "the only candidate that was measured to the end and meets every requirement".to_owned()
+        }
+        (n, true) => {
+            format!("the {n} candidates that were measured to the end and miss no requirement")
+        }
+        (n, false) => {
+            format!("the {n} candidates that were measured to the end and meet every requirement")
+        }
     };
     let dropped = advice.compared.iter().filter(|c| c.verdict == "not pursued").count();
     let but = match dropped {

@@ -178,6 +178,9 @@ impl Run for Advise {
         }
         self.check_starters(&question, &admissible(&question, &sources.known)?.candidates, ui)?;
         let quiet = self.json;
+        if !quiet {
+            show::question(&question, ui);
+        }
         let advice = if self.no_measure {
             advise(&question, &sources, &mut NoBench, &mut |_| {})
         } else {
@@ -207,7 +210,7 @@ impl Run for Advise {
         if self.json {
             ui.print_json(&Document { advice: &advice, gain })?;
         } else {
-            show::print(&advice, &question, self.explain, ui);
+            show::print(&advice, self.explain, ui);
             if let Some(observed) = &observed {
                 observed.show(gain.as_ref(), ui);
             }
@@ -408,7 +411,7 @@ impl Advise {
         };
         let out = self.folder();
         let mut progress = Progress::new(ui, quiet);
-        let mut begun = false;
+        let mut seen = false;
         let mut machine = Machine {
             launcher: &launcher,
             options: Box::new(move || Options {
@@ -422,18 +425,18 @@ impl Advise {
                 reaper: Some((program.clone(), vec!["reaper".to_owned()])),
             }),
             runs: Vec::new(),
-            // Show warnings about the machine's state, and the hosts, once and not at every stage.
+            // The answer says what the checks before the stages found. The hosts are shown once and not at every stage.
             tell: Box::new(move |event| match event {
-                RunEvent::Begin { trials, .. } if std::mem::replace(&mut begun, true) => {
+                RunEvent::Begin { trials, .. } => {
+                    seen = true;
                     progress.begin(*trials as u64);
                 }
-                RunEvent::Testbed { .. } | RunEvent::Hosts { .. } if begun => {}
+                RunEvent::Testbed { .. } | RunEvent::Hosts { .. } if seen => {}
                 event => progress.show(event),
             }),
         };
         if !quiet {
             let most = sources.budget.unwrap_or_default();
-            ui.tell(&format!("Question: {}", question.sentence()));
             eprintln!("Measuring takes at most about {:.0} s.", most.as_secs_f64());
         }
         let bench: &mut dyn Bench = &mut machine;

@@ -5,6 +5,7 @@ mod flip;
 mod reasons;
 mod runs;
 
+use crossway_mech::Meeting;
 use disturbed::{disturbances, durations};
 pub use flip::Flip;
 pub use reasons::Reason;
@@ -14,7 +15,6 @@ use reasons::{
     settings, trials_words,
 };
 use runs::{against_earlier, side_by_side, why_no_confidence};
-use crossway_mech::Meeting;
 use serde::Serialize;
 
 use super::Sources;

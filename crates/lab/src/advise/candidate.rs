@@ -67,7 +67,11 @@ pub struct RuledOut {
 
 impl RuledOut {
     /// Rules a candidate out.
-    pub(super) fn new(candidate: String, objection: Objection, basis: impl Into<String>) -> RuledOut {
+    pub(super) fn new(
+        candidate: String,
+        objection: Objection,
+        basis: impl Into<String>,
+    ) -> RuledOut {
         RuledOut { candidate, why: objection.to_string(), objection, basis: basis.into() }
     }
 }
@@ -223,8 +227,7 @@ fn cannot_meet(question: &Question, entry: Entry) -> Option<Objection> {
     let shares = &question.shares;
     let apart = question.site == Site::OtherContainer;
     let met = needs.iter().any(|way| Share::let_meet(shares, *way));
-    (apart && !met)
-        .then(|| Objection::CannotMeet { needs: needs.to_vec(), shares: shares.clone() })
+    (apart && !met).then(|| Objection::CannotMeet { needs: needs.to_vec(), shares: shares.clone() })
 }
 
 /// Why facts are unknown, as the end of a sentence: the common reason, or the first candidate's.

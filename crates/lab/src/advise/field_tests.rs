@@ -314,7 +314,8 @@ fn ends_that_cannot_meet_between_two_containers_are_ruled_out() {
         let only_ipc = only_ipc.unwrap_or_default();
         assert!(only_ipc.contains("share only ipc; if yours share more"), "{id}: {only_ipc}");
     }
-    for (id, shares) in [("sysv-mq", "ipc"), ("posix-mq", "ipc"), ("fifo", "volume"), ("cma", "pid")]
+    for (id, shares) in
+        [("sysv-mq", "ipc"), ("posix-mq", "ipc"), ("fifo", "volume"), ("cma", "pid")]
     {
         let out = ruled_out("", id);
         assert!(matches!(out, Some(Objection::CannotMeet { .. })), "{id}: {out:?}");

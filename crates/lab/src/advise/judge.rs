@@ -257,8 +257,7 @@ impl Choice<'_> {
     /// stated rate and every measured goal are decided, except goals that only longer trials could decide.
     pub fn is_settled(&self) -> bool {
         // Further trials that are as short cannot cure a lack of samples.
-        let open =
-            |g: &GoalVerdict| g.met.is_none() && g.measured.is_some() && !g.lacks_samples();
+        let open = |g: &GoalVerdict| g.met.is_none() && g.measured.is_some() && !g.lacks_samples();
         self.is_certain()
             && !self.chosen.goals.iter().any(open)
             && self.chosen.open_rate().is_none()

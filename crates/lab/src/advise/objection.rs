@@ -125,24 +125,26 @@ impl Objection {
 }
 
 impl Objection {
-    /// The kind of the objection in a few words, as after a number of candidates: `2 only spin`.
+    /// The kind of the objection in a few words, as after a number of candidates: `2 spinning only`.
     pub fn brief(&self) -> String {
         match self {
             Objection::NotBuilt => "not built".to_owned(),
-            Objection::NotHere { .. } => "do not work here".to_owned(),
-            Objection::OnlySpins { .. } => "only spin".to_owned(),
-            Objection::CannotSpin => "cannot spin".to_owned(),
-            Objection::CannotMeet { .. } => "cannot meet there".to_owned(),
-            Objection::Property { asked, known: false, .. } => format!("not known for {asked}"),
+            Objection::NotHere { .. } => "not working here".to_owned(),
+            Objection::OnlySpins { .. } => "spinning only".to_owned(),
+            Objection::CannotSpin => "unable to spin".to_owned(),
+            Objection::CannotMeet { .. } => "unable to meet there".to_owned(),
+            Objection::Property { asked, known: false, .. } => {
+                format!("without evidence for {asked}")
+            }
             Objection::Property { asked, required: true, .. } => format!("without {asked}"),
             Objection::Property { asked, .. } => format!("with {asked}"),
-            Objection::Impossible { .. } => "cannot carry it".to_owned(),
+            Objection::Impossible { .. } => "unable to carry it".to_owned(),
             Objection::Failed { .. } => "failed".to_owned(),
             Objection::NoFigure { .. } | Objection::NoRecord => "not measured".to_owned(),
             Objection::MissedRate { .. } => "too slow for the rate".to_owned(),
-            Objection::KeptAwake => "hardly slept".to_owned(),
+            Objection::KeptAwake => "hardly sleeping".to_owned(),
             Objection::MissedGoal { .. } | Objection::UnlikelyGoal { .. } => {
-                "miss a goal".to_owned()
+                "missing a goal".to_owned()
             }
         }
     }

@@ -307,7 +307,11 @@ impl Subject<'_> {
     fn usable_from(&self, has: &[String]) -> bool {
         let Question { languages, all_languages, .. } = self.question;
         let mut wanted = languages.iter();
-        if *all_languages { wanted.all(|l| has.contains(l)) } else { wanted.any(|l| has.contains(l)) }
+        if *all_languages {
+            wanted.all(|l| has.contains(l))
+        } else {
+            wanted.any(|l| has.contains(l))
+        }
     }
 
     fn licence(&self) -> Fact {

@@ -217,10 +217,11 @@ impl Question {
             Some(value) => goals(&at.key("goal"), value)?,
             None => Goals::default(),
         };
-        let Wishes { wishes, detect_within_ms, languages, all_languages, licences } = match top.get("properties") {
-            Some(value) => wishes(&at.key("properties"), value)?,
-            None => Wishes::default(),
-        };
+        let Wishes { wishes, detect_within_ms, languages, all_languages, licences } =
+            match top.get("properties") {
+                Some(value) => wishes(&at.key("properties"), value)?,
+                None => Wishes::default(),
+            };
         let private = wishes.get(&Property::PrivateDevShm);
         if shares.contains(&Shared::Shm) && private == Some(&Wish::Require) {
             return Err(at.key("shares").bad(

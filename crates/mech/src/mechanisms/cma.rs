@@ -202,9 +202,8 @@ impl Mechanism for Cma {
     const ID: &'static str = "cma";
     const ABOUT: &'static str =
         "cross-memory attach: the receiver reads the sender's memory (process_vm_readv)";
-    const CARRIER: Carrier = Carrier::new(Family::Other, Transport::Memory)
-        .copied_once()
-        .meeting(&[Meeting::Pid]);
+    const CARRIER: Carrier =
+        Carrier::new(Family::Other, Transport::Memory).copied_once().meeting(&[Meeting::Pid]);
     type Tx = CmaTx;
     type Rx = CmaRx;
     type Listener = Complete<Self::Tx, Self::Rx>;

@@ -16,8 +16,8 @@ use crossway_sys::{Errno, OsError};
 use crate::building_blocks::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
 use crate::building_blocks::pipe_halves::{pipe_caps, pipe_facts};
 use crate::{
-    Caps, Carrier, Deadline, Facts, Family, Listener, Mechanism, Meeting, Offer, OpenError, Probe, Spec,
-    Transport,
+    Caps, Carrier, Deadline, Facts, Family, Listener, Mechanism, Meeting, Offer, OpenError, Probe,
+    Spec, Transport,
 };
 
 /// The mechanism `fifo`, fifo(7): one write(2), one read(2) and two copies per message.

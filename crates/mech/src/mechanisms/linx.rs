@@ -24,8 +24,8 @@ use crossway_sys::OsError;
 use crate::contract::facts_of;
 use crate::self_test::exchange_a_byte;
 use crate::{
-    Caps, Carrier, Deadline, Facts, Family, Listener, Mechanism, Meeting, NodeKind, Offer, OpenError, Probe,
-    RecvError, Rx, SendError, Spec, Tx, Wait, carrier,
+    Caps, Carrier, Deadline, Facts, Family, Listener, Mechanism, Meeting, NodeKind, Offer,
+    OpenError, Probe, RecvError, Rx, SendError, Spec, Tx, Wait, carrier,
 };
 
 /// Minimum length in bytes of messages that are allocated in memory shared with the receiver when they are written in
@@ -75,20 +75,18 @@ pub type LinxShm = Linx<Shm>;
 impl Via for Uds {
     const NAME: &'static str = "linx-uds";
     const SUMMARY: &'static str = "LINX signals over UNIX stream sockets (lfs_socket_sig)";
-    const CARRIER: Carrier =
-        Carrier::new(Family::Unix, carrier::Transport::Unix)
-            .through(NodeKind::Linx)
-            .meeting(&[Meeting::Path]);
+    const CARRIER: Carrier = Carrier::new(Family::Unix, carrier::Transport::Unix)
+        .through(NodeKind::Linx)
+        .meeting(&[Meeting::Path]);
     const TRANSPORT: Transport = Transport::Uds;
 }
 
 impl Via for Fifo {
     const NAME: &'static str = "linx-fifo";
     const SUMMARY: &'static str = "LINX signals over FIFOs, one each way (lfs_fifo_sig)";
-    const CARRIER: Carrier =
-        Carrier::new(Family::Pipe, carrier::Transport::Pipe)
-            .through(NodeKind::Linx)
-            .meeting(&[Meeting::Path]);
+    const CARRIER: Carrier = Carrier::new(Family::Pipe, carrier::Transport::Pipe)
+        .through(NodeKind::Linx)
+        .meeting(&[Meeting::Path]);
     const TRANSPORT: Transport = Transport::Fifo;
 }
 
@@ -96,10 +94,9 @@ impl Via for Shm {
     const NAME: &'static str = "linx-shm";
     const SUMMARY: &'static str =
         "LINX signals over rings in shared memory, with wake-ups through eventfds";
-    const CARRIER: Carrier =
-        Carrier::new(Family::SharedMemory, carrier::Transport::Memory)
-            .through(NodeKind::Linx)
-            .meeting(&[Meeting::Path]);
+    const CARRIER: Carrier = Carrier::new(Family::SharedMemory, carrier::Transport::Memory)
+        .through(NodeKind::Linx)
+        .meeting(&[Meeting::Path]);
     const TRANSPORT: Transport = Transport::Shm;
 }
 

@@ -23,8 +23,8 @@ use crate::building_blocks::complete::Complete;
 use crate::building_blocks::queue_wait::wait_for;
 use crate::contract::facts_of;
 use crate::{
-    Caps, Carrier, Deadline, Facts, Family, Mechanism, Meeting, Offer, OpenError, Probe, RecvError, Rx,
-    SendError, Spec, Transport, Tx, Wait,
+    Caps, Carrier, Deadline, Facts, Family, Mechanism, Meeting, Offer, OpenError, Probe, RecvError,
+    Rx, SendError, Spec, Transport, Tx, Wait,
 };
 
 /// The priority of messages. A note that reports the end of the sender has the next lower priority.
@@ -314,8 +314,8 @@ fn raising_message_size(len: usize, queue_limits: (u64, u64)) -> String {
 impl Mechanism for PosixMq {
     const ID: &'static str = "posix-mq";
     const ABOUT: &'static str = "POSIX message queue, one each way (mq_overview)";
-    const CARRIER: Carrier = Carrier::new(Family::Queue, Transport::Queue)
-        .meeting(&[Meeting::Ipc, Meeting::Descriptor]);
+    const CARRIER: Carrier =
+        Carrier::new(Family::Queue, Transport::Queue).meeting(&[Meeting::Ipc, Meeting::Descriptor]);
     type Tx = MqTx;
     type Rx = MqRx;
     type Listener = Complete<Self::Tx, Self::Rx>;

@@ -20,7 +20,9 @@ use crate::ring::asymmetry::Fences;
 use crate::ring::channel::{dimensions, ring_caps};
 use crate::ring::semaphores::{Nth, SemaphoreChannel, SemaphoreRx, SemaphoreSet, SemaphoreTx};
 use crate::self_test::round_trip;
-use crate::{Caps, Carrier, Family, Mechanism, Meeting, Offer, OpenError, Probe, Spec, Transport, Wait};
+use crate::{
+    Caps, Carrier, Family, Mechanism, Meeting, Offer, OpenError, Probe, Spec, Transport, Wait,
+};
 
 /// The mechanism `posix-shm`: shm_open(3) for the rings, sem_open(3) for the semaphores.
 pub struct PosixShm;
@@ -97,8 +99,8 @@ fn four<E>(
 impl Mechanism for PosixShm {
     const ID: &'static str = "posix-shm";
     const ABOUT: &'static str = "ring in named POSIX shared memory, sleeping on named POSIX semaphores (shm_open, sem_open)";
-    const CARRIER: Carrier = Carrier::new(Family::SharedMemory, Transport::Memory)
-        .meeting(&[Meeting::DevShm]);
+    const CARRIER: Carrier =
+        Carrier::new(Family::SharedMemory, Transport::Memory).meeting(&[Meeting::DevShm]);
     type Tx = PosixShmTx;
     type Rx = PosixShmRx;
     type Listener = Complete<PosixShmTx, PosixShmRx>;

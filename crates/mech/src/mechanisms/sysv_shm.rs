@@ -17,7 +17,9 @@ use crate::ring::asymmetry::Fences;
 use crate::ring::channel::{dimensions, ring_caps};
 use crate::ring::semaphores::{Nth, SemaphoreChannel, SemaphoreRx, SemaphoreSet, SemaphoreTx};
 use crate::self_test::round_trip;
-use crate::{Caps, Carrier, Family, Mechanism, Meeting, Offer, OpenError, Probe, Spec, Transport, Wait};
+use crate::{
+    Caps, Carrier, Family, Mechanism, Meeting, Offer, OpenError, Probe, Spec, Transport, Wait,
+};
 use crossway_ring::region::Dimensions;
 
 /// The mechanism `sysv-shm`: shmget(2) for the rings, semget(2) for the semaphores. While both ends run, messages cost
@@ -139,8 +141,8 @@ fn with_fresh_key<T>(
 impl Mechanism for SysvShm {
     const ID: &'static str = "sysv-shm";
     const ABOUT: &'static str = "ring in System V shared memory, sleeping on System V semaphores";
-    const CARRIER: Carrier = Carrier::new(Family::SharedMemory, Transport::Memory)
-        .meeting(&[Meeting::Ipc]);
+    const CARRIER: Carrier =
+        Carrier::new(Family::SharedMemory, Transport::Memory).meeting(&[Meeting::Ipc]);
     type Tx = SysvShmTx;
     type Rx = SysvShmRx;
     type Listener = Complete<SysvShmTx, SysvShmRx>;

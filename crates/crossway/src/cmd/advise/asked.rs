@@ -167,7 +167,9 @@ impl Asked {
                 let (property, value) = parsed(wish, word)?;
                 let name = property.name();
                 if property == Property::Language && !self.languages.is_empty() {
-                    bail!("--languages and --{wish} {word} state the same property; keep one of them");
+                    bail!(
+                        "--languages and --{wish} {word} state the same property; keep one of them"
+                    );
                 }
                 if let Some((_, other)) = stated.iter().find(|(p, w)| *p == property && *w != wish)
                 {

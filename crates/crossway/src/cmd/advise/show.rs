@@ -1,13 +1,16 @@
 //! Prints the answer of `crossway advise` to the terminal.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use crossway_lab::advise::figure::Figure;
 use crossway_lab::advise::question::Objective;
 use crossway_lab::advise::ready::READY;
-use crossway_lab::advise::{Advice, Question};
+use crossway_lab::advise::{Advice, Flip, Question};
+use crossway_mech::Meeting;
 use crossway_report::advice::{
-    AMONG_EQUALS, AWAKE, awake_explained, best_of, caveat, no_confidence, shortlist, verdict,
+    AMONG_EQUALS, AWAKE, awake_explained, best_of, caveat, confidence, no_confidence, shortlist,
+    standing, verdict,
 };
 use crossway_report::terminal::wrap_indented;
 use crossway_report::units::{Quantity, count};
@@ -15,11 +18,11 @@ use crossway_report::units::{Quantity, count};
 use crate::table::{Align, Grid};
 use crate::ui::Ui;
 
-/// Maximum number of reasons that are listed for ruling out candidates, unless `--explain` is given.
-const RULED_OUT_SHOWN: usize = 12;
+/// Maximum number of warnings on the first screen.
+const WARNINGS_SHOWN: usize = 2;
 /// Number of rows in the table of figures, unless `--explain` is given. The table has more rows if the choice, its
 /// equals and the runner-up need more.
-const COMPARED_SHOWN: usize = 6;
+const COMPARED_SHOWN: usize = 4;
 
 /// Lists the ready-made questions.
 pub(super) fn ready(json: bool, ui: &Ui) -> anyhow::Result<ExitCode> {
@@ -46,39 +49,87 @@ fn ns(figure: &Figure) -> String {
     Quantity::Duration.show(figure.median)
 }
 
-fn with_interval(figure: &Figure) -> String {
-    format!(
-        "{} ({} to {}, {})",
-        ns(figure),
-        Quantity::Duration.show(figure.low),
-        Quantity::Duration.show(figure.high),
-        count(figure.n, "trial", "trials")
-    )
+/// Formats nanoseconds with two significant digits, as on the first screen.
+fn brief(ns: f64) -> String {
+    let rounded: f64 = format!("{ns:.1e}").parse().unwrap_or(ns);
+    let text = Quantity::Duration.show(rounded);
+    let Some((number, unit)) = text.split_once(' ') else { return text };
+    // The third digit is a zero now.
+    let number = match number.contains('.') {
+        true => number.strip_suffix('0').unwrap_or(number).trim_end_matches('.'),
+        false => number,
+    };
+    format!("{number} {unit}")
 }
 
-pub(super) fn print(advice: &Advice, question: &Question, explain: bool, ui: &Ui) {
-    ui.print_wrapped(0, &format!("Question: {}", advice.question));
+/// The interval of a figure, `22 to 28 µs, `; empty if both ends look like its middle.
+fn between(figure: &Figure) -> String {
+    let (low, high) = (brief(figure.low), brief(figure.high));
+    if low == high && low == brief(figure.median) {
+        return String::new();
+    }
+    match (low.split_once(' '), high.split_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same => format!("{number} to {high}, "),
+        _ => format!("{low} to {high}, "),
+    }
+}
+
+/// Column in which the text of a row begins, after its label.
+const TEXT_AT: usize = 13;
+
+/// Prints a row of the answer: a label, and a text that is wrapped beside it.
+fn row(label: &str, text: &str, ui: &Ui) {
+    let text = wrap_indented(text, ui.width, TEXT_AT, TEXT_AT);
+    println!("  {} {text}", ui.paint("2", &format!("{label:<width$}", width = TEXT_AT - 3)));
+}
+
+/// Prints the question and its wishes.
+pub(super) fn question(question: &Question, ui: &Ui) {
+    ui.print_wrapped(0, &format!("Question: {}", question.sentence()));
     let wishes = Advice::wishes(question);
     if !wishes.is_empty() {
         ui.print_wrapped(2, &wishes.join(", "));
     }
     println!();
-    for warning in &advice.warnings {
-        ui.print_noted("33", "warning", warning);
-    }
-    if advice.foreign {
-        ui.print_noted(
-            "33",
-            "warning",
-            "these figures are from another machine: measure here before you rely on them",
-        );
-    }
+}
+
+/// Prints the answer on one screen, and with `explain` everything that it rests on.
+pub(super) fn print(advice: &Advice, explain: bool, ui: &Ui) {
     match (&advice.choice, &advice.abstained) {
         (Some(choice), _) => print_choice(advice, choice, ui),
-        (None, Some(why)) => ui.print_noted("1", "No choice:", &format!("{why}.")),
+        (None, Some(why)) => {
+            ui.print_noted("1", "No choice:", &format!("{why}."));
+            if !explain {
+                print_compared(advice, explain, ui);
+                println!();
+            }
+        }
         (None, None) => println!("No choice."),
     }
-    print_compared(advice, explain, ui);
+    if !advice.ruled_out.is_empty() {
+        row("Ruled out", &ruled_out(advice), ui);
+    }
+    print_warnings(advice, explain, ui);
+    if explain {
+        print_all(advice, ui);
+    } else {
+        let how = match advice.open_requirements.is_empty() {
+            true => "",
+            false => "how to find out what is unknown, ",
+        };
+        ui.print_wrapped(
+            0,
+            &format!("\n`--explain` adds {how}all candidates, why others were ruled out, notes, and the commands to repeat it."),
+        );
+    }
+}
+
+/// Prints what the first screen leaves out.
+fn print_all(advice: &Advice, ui: &Ui) {
+    if advice.choice.is_some() {
+        print_basis(advice, ui);
+    }
+    print_compared(advice, true, ui);
     if !advice.flips.is_empty() {
         println!("\nWhat would change the answer (measured):");
         for flip in &advice.flips {
@@ -92,7 +143,7 @@ pub(super) fn print(advice: &Advice, question: &Question, explain: bool, ui: &Ui
             ui.print_wrapped(2, &format!("{}: {then}{costs}", flip.variation));
         }
     }
-    print_ruled_out(advice, explain, ui);
+    print_ruled_out(advice, ui);
     if !advice.notes.is_empty() {
         println!("\nNotes:");
         advice.notes.iter().for_each(|note| ui.print_wrapped(2, note));
@@ -104,18 +155,118 @@ pub(super) fn print(advice: &Advice, question: &Question, explain: bool, ui: &Ui
 }
 
 fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
-    let own = advice.compared.iter().find(|c| c.verdict == "chosen");
     let heading = wrap_indented(&format!("Choose {choice}{}.", caveat(advice)), ui.width, 0, 2);
     println!("{}", ui.paint("1", &heading));
-    if let Some(own) = own {
-        let figure = with_interval(&own.cost_ns);
-        ui.print_wrapped(2, &format!("{}: {figure}", advice.objective_words));
-        if let Some(cpu) = own.cpu_ns.as_ref().filter(|_| advice.objective != Objective::Cpu) {
-            ui.print_wrapped(2, &format!("CPU time of both ends: {} per message", ns(cpu)));
+    if let Some(own) = advice.compared.iter().find(|c| c.verdict == "chosen") {
+        let cost = &own.cost_ns;
+        let trials = count(cost.n, "trial", "trials");
+        let cpu = own.cpu_ns.as_ref().filter(|_| advice.objective != Objective::Cpu);
+        let cpu = cpu
+            .map_or(String::new(), |cpu| format!("; CPU time per message {}", brief(cpu.median)));
+        let figure = format!(
+            "{} {} ({}{trials}){cpu}",
+            advice.objective_words,
+            brief(cost.median),
+            between(cost)
+        );
+        row("Figure", &figure, ui);
+        let rate = own.open_rate.iter().map(|_| "the rate: undecided".to_owned());
+        let goals = own.goals.iter().map(|goal| {
+            let verdict = match goal.met {
+                Some(true) => "met",
+                Some(false) => "missed",
+                None => "undecided",
+            };
+            format!("{}: {verdict}", goal.goal)
+        });
+        let goals: Vec<String> = goals.chain(rate).collect();
+        if !goals.is_empty() {
+            row("Goals", &goals.join("; "), ui);
         }
         if own.kept_awake {
-            ui.print_wrapped(2, &format!("Caution: {}.", awake_explained()));
+            row("Caution", &format!("{}.", awake_explained()), ui);
         }
+    }
+    if let Some(why) = standing(advice) {
+        let sure = advice.confidence.map_or(String::new(), |share| {
+            format!(" ({} sure to be within 5 % of the best)", confidence(share))
+        });
+        row("Why", &format!("{why}{sure}."), ui);
+    }
+    if !advice.meets.is_empty() {
+        row("Needs", &format!("{}.", Meeting::any_of(&advice.meets)), ui);
+    }
+    if let Some(other) = &advice.runner_up {
+        let figure = advice.compared.iter().find(|c| c.candidate == *other);
+        let figure = figure.map_or(String::new(), |c| format!(" ({})", brief(c.cost_ns.median)));
+        let when = advice.prefer_runner_up_if.first();
+        let when = when.map_or(String::new(), |when| format!(": prefer it if {when}"));
+        row("Runner-up", &format!("{other}{figure}{when}."), ui);
+    }
+    if !advice.flips.is_empty() {
+        row("Changes", &changes(advice), ui);
+    }
+}
+
+/// Says in which variations of the question another mechanism is better, in words.
+fn changes(advice: &Advice) -> String {
+    let (changing, others): (Vec<&Flip>, Vec<&Flip>) =
+        advice.flips.iter().partition(|flip| flip.differs);
+    let mut parts: Vec<String> = changing
+        .iter()
+        .map(|flip| {
+            let then = match (&flip.choice, flip.equal.is_empty()) {
+                (Some(other), true) => format!("{other} is better"),
+                (Some(other), false) => format!("{other}, {} are better", flip.equal.join(", ")),
+                (None, _) => "no candidate meets every requirement".to_owned(),
+            };
+            format!("{}: {then}", flip.variation)
+        })
+        .collect();
+    if !others.is_empty() {
+        let names: Vec<&str> = others.iter().map(|flip| flip.variation.as_str()).collect();
+        parts.push(format!("no clear change with {}", names.join("; ")));
+    }
+    format!("{}.", parts.join(". "))
+}
+
+/// Counts the candidates that were ruled out, by kind of reason, the most frequent first.
+fn ruled_out(advice: &Advice) -> String {
+    let mut kinds: Vec<(String, BTreeSet<&str>)> = Vec::new();
+    let mut all = BTreeSet::new();
+    for out in &advice.ruled_out {
+        let kind = out.objection.brief();
+        all.insert(out.candidate.as_str());
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, names)) => drop(names.insert(&out.candidate)),
+            None => kinds.push((kind, BTreeSet::from([out.candidate.as_str()]))),
+        }
+    }
+    kinds.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
+    let kinds: Vec<String> =
+        kinds.iter().map(|(kind, names)| format!("{} {kind}", names.len())).collect();
+    format!("{}: {}.", count(all.len(), "candidate", "candidates"), kinds.join(", "))
+}
+
+/// Prints what may have distorted the figures, each warning once.
+fn print_warnings(advice: &Advice, explain: bool, ui: &Ui) {
+    let foreign = advice.foreign.then(|| {
+        "these figures are from another machine: measure here before you rely on them".to_owned()
+    });
+    let all: Vec<&String> = foreign.iter().chain(&advice.warnings).collect();
+    let shown = if explain { all.len() } else { WARNINGS_SHOWN };
+    for warning in all.iter().take(shown) {
+        ui.print_noted("33", "warning", warning);
+    }
+    if all.len() > shown {
+        println!("  ... and {}", count(all.len() - shown, "more warning", "more warnings"));
+    }
+}
+
+/// Prints what the choice rests on, in full.
+fn print_basis(advice: &Advice, ui: &Ui) {
+    println!("\nThe choice:");
+    if let Some(own) = advice.compared.iter().find(|c| c.verdict == "chosen") {
         for goal in &own.goals {
             ui.print_wrapped(2, &format!("{}: {}", goal.goal, goal.words()));
         }
@@ -126,18 +277,17 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
     if !advice.equal.is_empty() {
         ui.print_wrapped(2, &format!("Equally good: {}. {AMONG_EQUALS}.", advice.equal.join(", ")));
     }
-    if let Some(confidence) = advice.confidence {
-        ui.print_wrapped(
+    match advice.confidence {
+        Some(share) => ui.print_wrapped(
             2,
             &format!(
                 "Confidence: {} that its true {} is within 5 % of that of {}.",
-                crossway_report::advice::confidence(confidence),
+                confidence(share),
                 advice.objective_words,
                 best_of(advice)
             ),
-        );
-    } else {
-        ui.print_wrapped(2, &format!("{}.", no_confidence(advice)));
+        ),
+        None => ui.print_wrapped(2, &format!("{}.", no_confidence(advice))),
     }
     if let Some(other) = &advice.runner_up {
         let when = advice.prefer_runner_up_if.join("; or ");
@@ -150,7 +300,8 @@ fn print_compared(advice: &Advice, explain: bool, ui: &Ui) {
     if advice.compared.is_empty() {
         return;
     }
-    println!("\nCompared by {}:", advice.objective_words);
+    let some = if explain { "" } else { " (the best)" };
+    println!("\nCompared by {}{some}:", advice.objective_words);
     // If CPU time is what is compared, a column of its own would repeat the figures.
     let with_cpu = advice.objective != Objective::Cpu;
     let cpu_head = with_cpu.then_some(("CPU/message", Align::Right));
@@ -164,22 +315,21 @@ fn print_compared(advice: &Advice, explain: bool, ui: &Ui) {
         let cost = &c.cost_ns;
         let interval = match cost.n < crossway_records::stats::TRIALS_AT_LEAST {
             true => "too few trials".to_owned(),
+            false if !explain => format!("{}–{}", brief(cost.low), brief(cost.high)),
             false => Quantity::Duration.show_interval(cost.median, cost.low, cost.high),
         };
-        let cpu = with_cpu.then(|| c.cpu_ns.as_ref().map_or("-".to_owned(), ns));
+        let shown = |figure: &Figure| if explain { ns(figure) } else { brief(figure.median) };
+        let cpu = with_cpu.then(|| c.cpu_ns.as_ref().map_or("-".to_owned(), shown));
         let verdict = match c.verdict == "not pursued" && !c.why.is_empty() {
             true => format!("{} {}", verdict(c), c.why.join("; ")),
             false => verdict(c),
         };
-        let figures = [c.candidate.clone(), ns(cost), interval];
+        let figures = [c.candidate.clone(), shown(cost), interval];
         grid.row(figures.into_iter().chain(cpu).chain([cost.n.to_string(), verdict]));
     }
     println!("{}", grid.text(ui));
     if rows.iter().any(|c| c.kept_awake) {
         ui.print_wrapped(0, &format!("{AWAKE} {}", awake_explained()));
-    }
-    if advice.compared.len() > rows.len() {
-        println!("  ... and {} more; --explain shows all", advice.compared.len() - rows.len());
     }
     if explain {
         println!("\nRates and goals:");
@@ -194,21 +344,40 @@ fn print_compared(advice: &Advice, explain: bool, ui: &Ui) {
 }
 
 /// Prints the mechanisms that were ruled out, grouped by reason.
-fn print_ruled_out(advice: &Advice, explain: bool, ui: &Ui) {
+fn print_ruled_out(advice: &Advice, ui: &Ui) {
     if advice.ruled_out.is_empty() {
         return;
     }
-    let reasons = advice.reasons();
     println!("\nRuled out:");
-    let shown = if explain { reasons.len() } else { RULED_OUT_SHOWN };
-    for reason in reasons.iter().take(shown) {
+    for reason in advice.reasons() {
         let names = reason.candidates.join(", ");
         ui.print_wrapped(2, &format!("{names}: {} [{}]", reason.why, reason.basis));
     }
-    if reasons.len() > shown {
-        println!(
-            "  ... and {}; --explain shows all",
-            count(reasons.len() - shown, "more reason", "more reasons")
-        );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Figure, between, brief};
+
+    #[test]
+    fn an_interval_names_its_unit_once_and_is_left_out_if_it_looks_like_its_middle() {
+        let of = |low, median, high| between(&Figure { n: 5, median, low, high });
+        assert_eq!(of(22_300.0, 24_000.0, 28_000.0), "22 to 28 µs, ");
+        assert_eq!(of(900.0, 1_000.0, 1_200.0), "900 ns to 1.2 µs, ");
+        assert_eq!(of(17_600.0, 17_700.0, 18_000.0), "");
+    }
+
+    #[test]
+    fn the_first_screen_has_two_significant_digits() {
+        for (ns, shown) in [
+            (24_213.0, "24 µs"),
+            (1_253.0, "1.3 µs"),
+            (135.2, "140 ns"),
+            (999.6, "1.0 µs"),
+            (2_000_000.0, "2.0 ms"),
+            (0.0, "0 ns"),
+        ] {
+            assert_eq!(brief(ns), shown, "{ns}");
+        }
     }
 }

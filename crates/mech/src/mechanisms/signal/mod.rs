@@ -31,8 +31,8 @@ pub use halves::{SignalRx, SignalTx};
 
 use crate::building_blocks::complete::no_second_channel;
 use crate::{
-    Caps, Carrier, Deadline, Family, Listener, Mechanism, Meeting, Offer, OpenError, Probe, Spec, Transport,
-    Wait,
+    Caps, Carrier, Deadline, Family, Listener, Mechanism, Meeting, Offer, OpenError, Probe, Spec,
+    Transport, Wait,
 };
 
 /// Number of signals in flight in each direction if no capacity is requested.
