@@ -8,7 +8,7 @@ mod paced;
 
 use std::path::Path;
 
-use crossway_mech::{Caps, Order, Reliability};
+use crossway_mech::{COUNTERS, Caps, Facts, LARGEST, Order, Reliability, combine};
 use hdrhistogram::Histogram;
 
 use crate::control::Outcome;
@@ -27,6 +27,20 @@ use paced::{MORE_MESSAGES, SLOWER, paced_ns, pacing, rate_missed, throughput};
 const AS_RECORDED: &str =
     "replay with the placement and the load of the recording, or record again on this machine";
 
+/// The facts of a trial: those that the traffic changes as they were after the window, over all roles, and the others as
+/// they were when the channel was opened.
+fn facts<'a>(opened: &Facts, ended: impl Iterator<Item = &'a Facts>) -> Facts {
+    let of_traffic = |name: &str| COUNTERS.contains(&name) || name.starts_with(LARGEST);
+    let mut facts = opened.clone();
+    facts.retain(|name, _| !of_traffic(name.strip_prefix("peer_").unwrap_or(name)));
+    for ended in ended {
+        let mut ended = ended.clone();
+        ended.retain(|name, _| of_traffic(name));
+        combine(&mut facts, ended);
+    }
+    facts
+}
+
 /// Adds the results of a trial to a record whose identity is already filled in. Histograms are written to
 /// a new file `dir/h/NAME.hlog`.
 pub(crate) fn enter(
@@ -38,14 +52,7 @@ pub(crate) fn enter(
 ) -> std::io::Result<()> {
     let has_replies = record.inputs.workload.facts().has_replies;
     let wall = wall_ns(&brought.layout, &brought.outcomes, has_replies, brought.one_clock);
-    record.facts = brought.facts.clone();
-    // Facts read when the channel opened stay as they were; facts that only traffic reveals are added.
-    for (name, value) in brought.outcomes.iter().flat_map(|o| &o.facts) {
-        if name.starts_with("largest_") {
-            let known = record.facts.entry(name.clone()).or_insert(*value);
-            *known = (*known).max(*value);
-        }
-    }
+    record.facts = facts(&brought.facts, brought.outcomes.iter().map(|o| &o.facts));
     record.warnings.extend(brought.warnings.iter().cloned());
     let counts = counts(record.inputs.workload, &brought.outcomes, brought.warmup);
     let role_host = |role: usize| brought.role_hosts[role].clone();
@@ -301,6 +308,28 @@ pub(crate) fn disturbed(record: &mut Record, why: String, remedy: &str) {
 mod tests {
     use super::*;
     use crossway_records::record::Pacing;
+
+    #[test]
+    fn facts_that_the_traffic_changes_are_those_from_its_end() {
+        let of = |facts: &[(&str, i64)]| -> Facts {
+            facts.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+        };
+        let opened = of(&[
+            ("ring_bytes", 4096),
+            ("ring_sleeps", 0),
+            ("peer_ring_sleeps", 1),
+            ("mss_bytes", 9),
+        ]);
+        let sender = of(&[("ring_bytes", 4096), ("ring_sleeps", 7), ("largest_recv_bytes", 10)]);
+        let receiver = of(&[("ring_sleeps", 5), ("largest_recv_bytes", 30), ("mss_bytes", 8)]);
+        let expected = [
+            ("ring_bytes", 4096),
+            ("ring_sleeps", 12),
+            ("mss_bytes", 9),
+            ("largest_recv_bytes", 30),
+        ];
+        assert_eq!(facts(&opened, [&sender, &receiver].into_iter()), of(&expected));
+    }
 
     #[test]
     fn a_rate_that_was_not_reached_degrades_the_trial() {

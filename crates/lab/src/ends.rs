@@ -271,8 +271,8 @@ impl<M: Mechanism> Ends for EndsOf<M> {
     fn facts(&self) -> Facts {
         let mut facts = Facts::new();
         if let Some((tx, rx)) = self.channels.first() {
-            facts.extend(rx.facts());
-            facts.extend(tx.facts());
+            crossway_mech::combine(&mut facts, tx.facts());
+            crossway_mech::combine(&mut facts, rx.facts());
         }
         facts
     }

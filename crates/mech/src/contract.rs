@@ -71,7 +71,34 @@ impl Default for Spec {
 
 /// Values read back from the system after opening, such as `so_sndbuf_bytes`, `so_rcvbuf_bytes`, `pipe_bytes`,
 /// `queue_messages`, `max_message_bytes`, `mtu_bytes` and `tcp_nodelay`. The unit is part of the name.
+///
+/// Those in [`COUNTERS`], and those whose name begins with [`LARGEST`], grow with the traffic: they say something only
+/// after it.
 pub type Facts = std::collections::BTreeMap<String, i64>;
+
+/// The facts that count events since the channel was opened: how often an end of a ring slept and woke the other end,
+/// and how many messages came back undelivered.
+pub const COUNTERS: [&str; 3] = ["ring_sleeps", "ring_wakes", "returned_messages"];
+
+/// The beginning of the names of facts that are the largest value seen since the channel was opened.
+pub const LARGEST: &str = "largest_";
+
+/// Combines facts that were read from another half, end or role when its traffic was over with those in `known`:
+/// counters are added, of the largest values the larger one is kept, and others stay as they are if they are known.
+pub fn combine(known: &mut Facts, more: Facts) {
+    for (name, value) in more {
+        let counts = COUNTERS.contains(&name.as_str());
+        let largest = name.starts_with(LARGEST);
+        known
+            .entry(name)
+            .and_modify(|old| match (counts, largest) {
+                (true, _) => *old += value,
+                (_, true) => *old = (*old).max(value),
+                _ => {}
+            })
+            .or_insert(value);
+    }
+}
 
 /// Converts sizes and counts to facts. Values that do not fit into a fact are omitted.
 pub(crate) fn facts_of<const N: usize>(counts: [(&str, usize); N]) -> Facts {

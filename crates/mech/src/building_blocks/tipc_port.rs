@@ -132,7 +132,8 @@ impl<S: PortSocket> MessageSink for PortSink<S> {
     }
 
     fn facts(&self) -> Facts {
-        self.port.facts()
+        // The receiving direction counts what comes back.
+        buffer_facts(self.port.socket.as_fd())
     }
 }
 
