@@ -3,6 +3,8 @@
 //! The histograms have three significant digits and range from 1 ns to an hour. Next to `results.jsonl`, they are
 //! stored as HDR interval logs (one line per span, whose name is in the field `Tag=`), which every HDR tool can read.
 
+mod archive;
+
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -16,6 +18,8 @@ use hdrhistogram::serialization::interval_log::{
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer, V2Serializer};
 
 use crate::record::{Latency, Span};
+
+pub use archive::{ARCHIVE, Archive, pack};
 
 const LONGEST_NS: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crossway_records::histogram::{read_log, tag};
+use crossway_records::histogram::{Archive, read_log, tag};
 use crossway_records::record::Span;
 use hdrhistogram::Histogram;
 use hdrhistogram::iterators::IterationValue;
@@ -22,13 +22,16 @@ const POINTS_PER_NINE: u32 = 8;
 #[derive(Clone, Debug, Default)]
 pub struct Histograms {
     dir: Option<PathBuf>,
+    archive: Archive,
 }
 
 impl Histograms {
     /// Returns the histograms in a run's directory. They are not used if `files`, the number of files that the records
     /// name, is 0 or too large.
     pub fn of_run(dir: &Path, files: usize) -> Histograms {
-        Histograms { dir: (files > 0 && files <= FILES_MAX).then(|| dir.to_owned()) }
+        let usable = files > 0 && files <= FILES_MAX;
+        let archive = if usable { Archive::read(dir) } else { Archive::default() };
+        Histograms { dir: usable.then(|| dir.to_owned()), archive }
     }
 
     /// Returns the sentence that states the source of the curves.
@@ -62,8 +65,11 @@ impl Histograms {
             if path.is_absolute() || path.components().any(|c| c.as_os_str() == "..") {
                 return None;
             }
-            let text = std::fs::read(dir.join(path)).ok()?;
-            trials.push(read_log(&text).into_iter().find(|(name, _)| name == tag(span))?.1);
+            let of_file = || {
+                let text = std::fs::read(dir.join(path)).ok()?;
+                Some(read_log(&text).into_iter().find(|(name, _)| name == tag(span))?.1)
+            };
+            trials.push(self.archive.get(file, span).or_else(of_file)?);
         }
         Distribution::of(&trials)
     }
