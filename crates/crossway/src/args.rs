@@ -14,12 +14,39 @@ use crossway_lab::replay::MOST_PERCENT;
 use crossway_mech::registry;
 use crossway_records::runs;
 
+use crate::ui::Ui;
+
 /// Placeholder for a run in help texts.
 pub(crate) const RUN: &str = "RUN";
 
 /// Returns the path of a run that the command line gives as a folder, a file of records, `latest`, or a run's name.
 pub(crate) fn run(word: &Path) -> anyhow::Result<PathBuf> {
     Ok(runs::find(word)?)
+}
+
+/// Returns the run that the command line names or, if it names none, the latest one, which it states on standard error.
+/// Every command that reads a run uses this rule.
+pub(crate) fn run_or_latest(word: Option<&Path>, ui: &Ui) -> anyhow::Result<PathBuf> {
+    match word {
+        Some(word) => run(word),
+        None => Ok(told(run(Path::new(runs::LATEST))?, ui)),
+    }
+}
+
+/// Returns the latest run of the folder in which the run `a` is or, if that has none, of the usual one, and states it;
+/// `None` if there is no run other than `a`.
+pub(crate) fn latest_beside(a: &Path, ui: &Ui) -> Option<PathBuf> {
+    let dir = a.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new(runs::OUT));
+    runs::find(&dir.join(runs::LATEST))
+        .or_else(|_| runs::find(Path::new(runs::LATEST)))
+        .ok()
+        .filter(|latest| latest.canonicalize().ok() != a.canonicalize().ok())
+        .map(|latest| told(latest, ui))
+}
+
+fn told(latest: PathBuf, ui: &Ui) -> PathBuf {
+    ui.note(&format!("no run is named, so the latest one is used: {}", latest.display()));
+    latest
 }
 
 /// Parses a size in bytes: `64`, `4KiB`, `1MiB`.

@@ -9,7 +9,9 @@ use crossway_mech::Wait;
 
 use crate::inputs::{Beside, Load};
 use crate::limits::cores_moved_between;
+use crate::rank::WaitClass;
 use crate::record::{HostMeters, LOCAL, Latency, Pacing, RATE_REACHED, Record, Span, Status};
+use crate::regimes::Regimes;
 use crate::stats;
 
 /// The inputs that distinguish cases, each as text. Inputs that vary between trials (order, seed) or between runs
@@ -165,6 +167,17 @@ impl<'a> Case<'a> {
     /// How many trials count.
     pub fn trials(&self) -> usize {
         self.good().count()
+    }
+
+    /// The wait class within which the case is ranked, by the trials that count.
+    pub fn class(&self) -> WaitClass {
+        WaitClass::of_trials(&self.good().collect::<Vec<_>>())
+            .unwrap_or_else(|| WaitClass::of(&self.records[0].inputs.wait))
+    }
+
+    /// The two groups into which the trials that count fall; `None` if they do not, as usual.
+    pub fn regimes(&self) -> Option<Regimes> {
+        Regimes::of(&self.good().collect::<Vec<_>>())
     }
 
     /// Whether any trial ran, however it ended.

@@ -3,7 +3,8 @@
 //! "Faster" and "slower" require that two tests agree: the bootstrap interval of the ratio of medians, and the
 //! Mann-Whitney test on the trials. "Same" is a positive statement: the whole interval lies within a bound, and the
 //! bound is reported ("within 8 %"). The verdict is "unclear" if the tests disagree, if there are so few trials that a
-//! large difference could be hidden, or if the hypervisor moved the CPUs to other cores between the two sets.
+//! large difference could be hidden, if the hypervisor moved the CPUs to other cores between the two sets, or if the
+//! trials of a side fall into two groups ([`crate::regimes`]).
 
 pub mod durations;
 mod figure;
@@ -19,6 +20,7 @@ use crate::cases::{self, Case, CaseKey};
 use crate::limits::cores_moved;
 use crate::record::{Rates, Record, Span};
 use crate::records_io::{Identity, identity};
+use crate::regimes::Regimes;
 use crate::stats::{self, Interval, Summary};
 use durations::Durations;
 pub use figure::{FIGURES, Figure};
@@ -259,6 +261,7 @@ fn compare_case(
         cache_lines_ns: (stats::median(&a.cache_line_ns()), stats::median(&b.cache_line_ns())),
         very_same: a.trials() == b.trials() && a.good().zip(b.good()).all(|(x, y)| x == y),
         trials: [a.trials(), b.trials()],
+        regimes: [a.regimes(), b.regimes()],
     };
     let before = report.comparisons.len();
     for figure in FIGURES {
@@ -291,6 +294,8 @@ struct Between {
     very_same: bool,
     /// Numbers of good trials of A and of B, with or without the figure.
     trials: [usize; 2],
+    /// The two groups into which the trials of A and of B fall, if they do.
+    regimes: [Option<Regimes>; 2],
 }
 
 fn compare_figure(
@@ -327,6 +332,9 @@ fn compare_figure(
         }
         Some((slowdown, room)) => match moved {
             Some((before, after)) => (Verdict::Unclear, Some(notes::cpus_moved(before, after))),
+            None if between.regimes != [None; 2] => {
+                (Verdict::Unclear, Some(notes::two_regimes(between.regimes)))
+            }
             None => judge(slowdown, room, test.p, terms),
         },
     };

@@ -79,7 +79,7 @@ pub struct GoalCall {
     pub bound: f64,
     /// Median over the trials that count or, for [`GoalFigure::MaxUs`], their maximum; null if no trial has the figure.
     pub value: Option<f64>,
-    /// 95 % interval of the median; null with fewer than five trials, and for a maximum.
+    /// Interval of the median; null with fewer than five trials, and for a maximum.
     pub interval: Option<(f64, f64)>,
     /// Number of trials that count and have the figure.
     pub trials: usize,
@@ -92,7 +92,7 @@ pub struct GoalCall {
 
 /// Judges all goals in the records, case by case in the order of the records.
 ///
-/// A goal is met if the whole 95 % interval of the median over the trials that count satisfies the bound, missed if the
+/// A goal is met if the whole interval of the median over the trials that count satisfies the bound, missed if the
 /// whole interval violates it, and undecided if the interval contains the bound or there are fewer than five trials. A
 /// percentile for which more than one in ten trials have too few samples cannot be met, because these are the slow ones. A
 /// maximum must hold in every trial that counts: a single one above the bound misses the goal. If the median trial did

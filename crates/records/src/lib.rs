@@ -18,6 +18,7 @@ pub mod limits;
 pub mod rank;
 pub mod record;
 pub mod records_io;
+pub mod regimes;
 pub mod run_info;
 pub mod runs;
 #[cfg(any(test, feature = "samples"))]

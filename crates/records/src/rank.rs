@@ -1,7 +1,7 @@
 //! Ranks mechanisms against each other, but only those that are comparable.
 //!
 //! A ranking covers one workload, size, placement, load, access and wait class: a mechanism that occupies a core is
-//! never ranked against one that sleeps. There are two rankings, by speed and by CPU time (item E10 of Enea's study),
+//! never ranked against one that sleeps. A mechanism that works in one of two ways has no rank ([`crate::regimes`]). There are two rankings, by speed and by CPU time (item E10 of Enea's study),
 //! because they often disagree. Rankings that differ only in load are searched for reversals (item E9).
 
 use std::collections::BTreeMap;
@@ -15,6 +15,7 @@ use crate::compare::durations;
 use crate::inputs::{Measure, Workload};
 use crate::limits::{MOVED_FACTOR, bound};
 use crate::record::{Rates, Record, Span, Status};
+use crate::regimes::Regimes;
 use crate::stats::{self, Summary};
 
 /// The wait class of the ends. Mechanisms of different classes never share a ranking.
@@ -27,11 +28,14 @@ pub enum WaitClass {
     Spinning,
     /// Spins for a limited time, then sleeps.
     Hybrid,
+    /// May sleep, but hardly did ([`crate::awake`]), so that it occupied a core, too.
+    Busy,
 }
 
 impl WaitClass {
     /// All classes, in display order.
-    pub const ALL: [WaitClass; 3] = [WaitClass::Blocking, WaitClass::Hybrid, WaitClass::Spinning];
+    pub const ALL: [WaitClass; 4] =
+        [WaitClass::Blocking, WaitClass::Hybrid, WaitClass::Busy, WaitClass::Spinning];
 
     /// The name used in sentences.
     pub fn name(self) -> &'static str {
@@ -39,10 +43,17 @@ impl WaitClass {
             WaitClass::Blocking => "blocking",
             WaitClass::Spinning => "spinning",
             WaitClass::Hybrid => "hybrid",
+            WaitClass::Busy => "busy",
         }
     }
 
-    /// The class of a way of waiting.
+    /// The class of these trials of one case; `None` without trials.
+    pub fn of_trials(trials: &[&Record]) -> Option<WaitClass> {
+        let class = WaitClass::of(&trials.first()?.inputs.wait);
+        Some(if awake::is_busy(trials) { WaitClass::Busy } else { class })
+    }
+
+    /// The class of a way of waiting, if the ends slept where they may.
     pub fn of(wait: &Wait) -> WaitClass {
         match wait {
             Wait::Block => WaitClass::Blocking,
@@ -118,10 +129,6 @@ pub struct Entry {
     /// Whether the cache-line round trip changed during the mechanism's trials or differs from that of its competitors.
     /// The machine may then be the reason for the mechanism's rank.
     pub cores_moved: bool,
-    /// Whether the ends may block but hardly slept in round trips, so that each of them kept a CPU busy
-    /// ([`crate::awake`]).
-    #[serde(default)]
-    pub hardly_slept: bool,
     /// Whether the speed lies beyond the physical limit that was measured between the trials
     /// ([`crate::limits::bound::beyond`]): either it is wrong, or the mechanism avoids a cost that the limit includes.
     #[serde(default)]
@@ -197,9 +204,24 @@ pub struct Rankings {
     /// Settings in which no trial has a figure by which it could be ranked; they have no ranking.
     #[serde(default)]
     pub without_figures: Vec<WithoutFigures>,
+    /// Mechanisms that work in one of two ways in a setting; they have no rank there.
+    #[serde(default)]
+    pub two_regimes: Vec<TwoRegimes>,
     /// What a reader of all rankings should know, in whole sentences.
     #[serde(default)]
     pub warnings: Vec<String>,
+}
+
+/// A mechanism whose trials in a setting fall into two groups.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TwoRegimes {
+    /// The setting, in readable form.
+    pub setting: String,
+    /// The mechanism, with its way of waiting if that is hybrid.
+    pub mechanism: String,
+    /// The two groups.
+    #[serde(flatten)]
+    pub regimes: Regimes,
 }
 
 /// A setting in which no trial has a figure by which it could be ranked.
@@ -218,6 +240,8 @@ pub struct Alone {
     pub setting: String,
     /// The mechanism.
     pub mechanism: String,
+    /// Its wait class.
+    pub wait_class: WaitClass,
     /// Mechanisms without trials that count in this setting.
     #[serde(default)]
     pub degraded: Vec<String>,
@@ -228,9 +252,15 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
     let cases = cases::group(records);
     let mut groups: Vec<((CaseKey, WaitClass), Vec<&Case>)> = Vec::new();
     let mut at = std::collections::HashMap::new();
+    let mut two_regimes = Vec::new();
     for case in cases.iter().filter(|c| c.trials() > 0) {
-        let class = WaitClass::of(&case.records[0].inputs.wait);
+        let class = case.class();
         let key = (case.key.clone().without(&["mechanism", "wait"]), class);
+        if let Some(regimes) = case.regimes() {
+            let setting = format!("{}, {}", key.0.label(), class.name());
+            two_regimes.push(TwoRegimes { setting, mechanism: case_contender(case), regimes });
+            continue;
+        }
         let i = *at.entry(key.clone()).or_insert_with(|| {
             groups.push((key, Vec::new()));
             groups.len() - 1
@@ -245,8 +275,7 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
         let key = (case.key.clone().without(&["mechanism", "wait"]), class);
         let setting = format!("{}, {}", key.0.label(), class.name());
         if let Some(&group) = at.get(&key) {
-            let of = |name| case.key.get(name).unwrap_or_default();
-            left_out[group].push(contender(of("mechanism"), of("wait")));
+            left_out[group].push(case_contender(case));
         } else if !degraded.contains(&setting) {
             degraded.push(setting);
         }
@@ -257,7 +286,7 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
         let setting = format!("{}, {}", key.label(), class.name());
         if let [only] = members[..] {
             let mechanism = only.key.get("mechanism").unwrap_or_default().to_owned();
-            alone.push(Alone { setting, mechanism, degraded });
+            alone.push(Alone { setting, mechanism, wait_class: class, degraded });
             continue;
         }
         let trials: Vec<&Record> = members.iter().flat_map(|c| c.records.iter().copied()).collect();
@@ -288,25 +317,17 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
     }
     let reversals = reversals(&rankings, &keys);
     let warnings = durations::pooled(&cases).into_iter().collect();
-    Rankings { rankings, reversals, alone, degraded, without_figures, warnings }
+    Rankings { rankings, reversals, alone, degraded, without_figures, two_regimes, warnings }
+}
+
+fn case_contender(case: &Case) -> String {
+    let of = |name| case.key.get(name).unwrap_or_default();
+    contender(of("mechanism"), of("wait"))
 }
 
 /// The name of a mechanism in a ranking, followed by its way of waiting if that is hybrid, e.g. `hybrid-20us`.
 pub fn contender(mechanism: &str, wait: &str) -> String {
     if wait.starts_with("hybrid") { format!("{mechanism} {wait}") } else { mechanism.to_owned() }
-}
-
-/// Whether the ends of a blocking case hardly slept, by the median of its trials.
-fn hardly_slept(case: &Case) -> bool {
-    let inputs = &case.records[0].inputs;
-    let switches = case.figures(|r| {
-        let switches: u64 = r.roles.iter().map(|role| role.switches_voluntary).sum();
-        let messages = r.counts.map(|c| c.received).filter(|n| *n > 0)?;
-        (!r.roles.is_empty()).then_some(switches as f64 / messages as f64)
-    });
-    WaitClass::of(&inputs.wait) == WaitClass::Blocking
-        && stats::median(&switches)
-            .is_some_and(|per_message| awake::hardly_slept(inputs.workload, per_message))
 }
 
 fn lost_share(case: &Case) -> Option<f64> {
@@ -335,7 +356,6 @@ fn places(
                 wait: case.key.get("wait")?.to_owned(),
                 figure: Summary::of(&case.figures(&figure))?,
                 cores_moved: case.moved() || apart,
-                hardly_slept: hardly_slept(case),
                 beyond_limit: bound::beyond(&case.good().collect::<Vec<_>>()),
                 rates: Rates::of_case(case),
                 below_rate: case.good().filter(|r| cases::missed_rate(r)).count(),
@@ -411,13 +431,13 @@ fn reversals(rankings: &[Ranking], keys: &[(CaseKey, WaitClass)]) -> Vec<Reversa
     found
 }
 
-/// Mark of figures from trials during which the hypervisor moved the CPUs to other cores.
-pub const MOVED: char = '§';
+/// The word for figures from trials during which the hypervisor moved the CPUs to other cores.
+pub const MOVED: &str = "moved cores";
 
 /// Explains [`MOVED`].
 pub fn moved_explained() -> String {
     format!(
-        "the cache-line round trip between the cores changed during one of these trials or between them by a factor \
+        "{MOVED}: the cache-line round trip between the cores changed during one of these trials or between them by a factor \
          of more than {MOVED_FACTOR}, or it differs by more than this factor from the competitors' round trip, so the \
          machine may be the reason for the figure and its rank"
     )

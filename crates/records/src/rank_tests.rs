@@ -198,33 +198,65 @@ fn a_mechanism_with_degraded_trials_only_is_named_in_its_setting() {
     );
 }
 
-#[test]
-fn ends_that_hardly_slept_and_lost_messages_are_marked() {
+/// Trials of two mechanisms that block and of one whose ends hardly slept.
+fn with_a_busy_one() -> Vec<Record> {
     let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
+    records.extend(samples::trials("tcp", 64, &five(3000), 1.0));
     records.extend(samples::trials("posix-shm", 64, &five(900), 1.0));
     for r in &mut records {
-        let switches = if r.mechanism == "pipe" { 2000 } else { 10 };
+        let switches = if r.mechanism == "posix-shm" { 10 } else { 2000 };
         let role = RoleMeters { switches_voluntary: switches, ..r.roles[0].clone() };
         r.roles = vec![role];
     }
-    let entries = rank(&records).rankings.remove(0).by_speed;
-    let marked = |name: &str| {
-        let entry = entries.iter().find(|e| e.mechanism == name).expect("an entry");
-        (entry.hardly_slept, entry.lost_share)
-    };
-    assert_eq!(marked("pipe"), (false, None));
-    assert_eq!(marked("posix-shm"), (true, None));
+    records
+}
+
+#[test]
+fn ends_that_hardly_slept_are_a_class_of_their_own() {
+    let mut records = with_a_busy_one();
+    let ranked = rank(&records);
+    assert_eq!(places_of(&ranked.rankings[0].by_speed), [(1, "pipe"), (2, "tcp")]);
+    let alone = &ranked.alone[0];
+    assert_eq!((alone.mechanism.as_str(), alone.wait_class), ("posix-shm", WaitClass::Busy));
+    assert!(alone.setting.ends_with(", busy"), "{}", alone.setting);
+    // It slept in most trials: the median trial decides.
+    for r in records.iter_mut().filter(|r| r.inputs.trial > 1) {
+        r.roles[0].switches_voluntary = 2000;
+    }
+    assert_eq!(places_of(&rank(&records).rankings[0].by_speed)[0], (1, "posix-shm"));
+}
+
+#[test]
+fn lost_messages_are_stated() {
+    let mut records = with_a_busy_one();
     for r in &mut records {
         r.inputs.workload = Workload::Throughput;
         r.latency_ns.clear();
-        let lost = if r.mechanism == "pipe" { 0 } else { 470 };
+        let lost = if r.mechanism == "posix-shm" { 470 } else { 0 };
         r.counts.as_mut().expect("counts").received = 1000 - lost;
     }
+    // A receiver of a stream need not sleep, so all three are ranked together.
     let entries = rank(&records).rankings.remove(0).by_speed;
+    assert_eq!(entries.len(), 3);
     for entry in &entries {
         let lost = (entry.mechanism == "posix-shm").then_some(0.47);
-        assert_eq!((entry.hardly_slept, entry.lost_share), (false, lost), "{entry:?}");
+        assert_eq!(entry.lost_share, lost, "{entry:?}");
     }
+}
+
+#[test]
+fn a_mechanism_with_two_regimes_has_no_rank() {
+    let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
+    records.extend(samples::trials("tcp", 64, &five(3000), 1.0));
+    records.extend(samples::trials("uring-tcp", 64, &[180, 5_300, 9_300, 38_000, 73_700], 1.0));
+    let ranked = rank(&records);
+    assert_eq!(places_of(&ranked.rankings[0].by_speed), [(1, "pipe"), (2, "tcp")]);
+    assert_eq!(places_of(&ranked.rankings[0].by_bits_per_cpu_s).len(), 2);
+    let [two] = &ranked.two_regimes[..] else { panic!("{:?}", ranked.two_regimes) };
+    assert_eq!((two.mechanism.as_str(), &two.setting), ("uring-tcp", &ranked.rankings[0].setting));
+    let of = |r: &crate::regimes::Regime| (r.trials, r.min, r.max);
+    assert_eq!(of(&two.regimes.low), (3, 180.0, 9_300.0));
+    assert_eq!(of(&two.regimes.high), (2, 38_000.0, 73_700.0));
 }
 
 #[test]

@@ -10,7 +10,7 @@ pub mod two_samples;
 
 use serde::{Deserialize, Serialize};
 
-pub use bootstrap::{Interval, median_interval, ratio_interval};
+pub use bootstrap::{Interval, coverage, median_interval, ratio_interval};
 pub use estimate::Estimate;
 pub use two_samples::{MannWhitney, cliffs_delta, hodges_lehmann, mann_whitney};
 
@@ -27,6 +27,23 @@ pub fn enough(figures: &[f64]) -> bool {
 /// would be that of the fast trials, since a slow one has fewer samples in the same time.
 pub fn too_many_lack(with: usize, trials: usize) -> bool {
     with * 10 < trials * 9
+}
+
+/// What the intervals of medians over these numbers of trials are called, with how often they contain the true median:
+/// `93 % interval`, or `87 to 93 % interval`. Percentages are rounded down.
+pub fn interval_name(trials: impl IntoIterator<Item = usize>) -> String {
+    let enough = trials.into_iter().filter(|n| *n >= TRIALS_AT_LEAST);
+    let percents: Vec<u32> = enough.map(percent).collect();
+    match (percents.iter().min(), percents.iter().max()) {
+        (Some(least), Some(most)) if least == most => format!("{most} % interval"),
+        (Some(least), Some(most)) => format!("{least} to {most} % interval"),
+        _ => "interval".to_owned(),
+    }
+}
+
+/// The coverage of an interval over `n` trials in per cent, rounded down.
+fn percent(n: usize) -> u32 {
+    (coverage(n) * 100.0).floor() as u32
 }
 
 /// The figures in ascending order; `None` if there are none or one is NaN.
@@ -115,7 +132,8 @@ pub struct Summary {
     pub n: usize,
     /// The median.
     pub median: f64,
-    /// 95 % bootstrap interval of the median; null with fewer than [`TRIALS_AT_LEAST`] trials.
+    /// Bootstrap interval of the median at a level of 95 %, which contains the true median as often as [`coverage`] says;
+    /// null with fewer than [`TRIALS_AT_LEAST`] trials.
     #[serde(default)]
     pub interval: Option<Interval>,
     /// Median absolute deviation from the median.
@@ -198,6 +216,13 @@ mod tests {
         let summary = Summary::of(&[5.0, 1.0, 3.0, 4.0, 2.0]).expect("figures");
         assert_eq!((summary.n, summary.median, summary.min, summary.max), (5, 3.0, 1.0, 5.0));
         assert_eq!(summary.interval, Some(Interval { low: 1.0, high: 5.0 }));
+    }
+
+    #[test]
+    fn intervals_are_called_by_their_coverage() {
+        assert_eq!(interval_name([5, 5, 3]), "93 % interval");
+        assert_eq!(interval_name([5, 7]), "87 to 93 % interval");
+        assert_eq!(interval_name([4]), "interval");
     }
 
     #[test]

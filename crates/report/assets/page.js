@@ -422,7 +422,7 @@
       const range = hasInterval(s, k) ? show(s.lo[k], axis.unit) + " to " + show(s.hi[k], axis.unit) : "–";
       rows.push([...first, show(y, axis.unit), range, s.n && s.n[k] ? String(s.n[k]) : "–", isDegraded(s, k) ? "degraded" : ""]);
     });
-    const heads = ["Mechanism", view.series[0] && view.series[0].c !== undefined ? chart.x.title : "Kind", axis.title, "95 % interval", "Trials", ""];
+    const heads = ["Mechanism", view.series[0] && view.series[0].c !== undefined ? chart.x.title : "Kind", axis.title, "Interval", "Trials", ""];
     // With too few trials for an interval, its column would be empty.
     const used = (at) => at !== 3 || rows.some((row) => row[at] !== "–");
     return table(heads.filter((_, at) => used(at)), rows.map((row) => row.filter((_, at) => used(at))));

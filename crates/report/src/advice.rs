@@ -2,12 +2,12 @@
 
 use crossway_lab::advise::figure::Figure;
 use crossway_lab::advise::{Advice, Compared, Flip};
+use crossway_records::awake::busy_explained;
 use crossway_records::stats::TRIALS_AT_LEAST;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value, context};
 use serde::Serialize;
 
-pub use crate::awake::{AWAKE, awake_explained};
 use crate::html::HtmlError;
 use crate::units::{Quantity, count};
 
@@ -109,15 +109,15 @@ pub fn best_of(advice: &Advice) -> &'static str {
     }
 }
 
-/// Formats the verdict on a candidate, marked with [`AWAKE`] if its ends hardly slept.
+/// Formats the verdict on a candidate, with the word "busy" if its ends hardly slept.
 pub fn verdict(c: &Compared) -> String {
-    if c.kept_awake { format!("{} {AWAKE}", c.verdict) } else { c.verdict.to_owned() }
+    if c.kept_awake { format!("{}, busy", c.verdict) } else { c.verdict.to_owned() }
 }
 
-/// Returns the footnote that explains [`AWAKE`]; `None` if no candidate has this mark.
+/// Returns the footnote that explains the word "busy"; `None` if no candidate has it.
 fn awake_of(advice: &Advice) -> Option<String> {
-    let marked = advice.compared.iter().any(|c| c.kept_awake);
-    marked.then(|| format!("{AWAKE} {}.", awake_explained()))
+    let busy = advice.compared.iter().any(|c| c.kept_awake);
+    busy.then(|| format!("{}.", busy_explained()))
 }
 
 /// Returns the rows of a short table, in the order of `advice.compared`. The choice, its equals and the runner-up are

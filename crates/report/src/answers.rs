@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::blocks::{chosen_sizes, explained, marks};
+use crate::blocks::{BEYOND, BEYOND_MEANS, chosen_sizes, marks};
 use crate::ranking::{Metric, Ranking};
 use crate::summary::{Case, Summary};
 use crate::units;
@@ -23,8 +23,10 @@ pub struct Group {
 pub struct Answer {
     /// Column head and wait class, repeated in the cell on narrow pages, where the table has no column heads.
     pub label: String,
-    /// The best mechanism, or those tied for the best place; empty where nothing was measured.
+    /// The best mechanism, or those tied for the best place; empty if there is none.
     pub names: String,
+    /// Why there is none.
+    pub none: &'static str,
     /// The figure of the first mechanism in `names`, with its unit.
     pub value: String,
     /// Footnote marks of `value`, as in the tables side by side.
@@ -84,8 +86,11 @@ impl Answers {
                 .iter()
                 // A spinning end keeps its whole core busy, so a CPU column would only repeat the speed.
                 .filter(|(_, m)| class != WaitClass::Spinning || *m != Metric::CpuPerMessage)
-                // There is little room, and the round trip is the reason to choose a hybrid.
-                .filter(|(_, m)| class != WaitClass::Hybrid || *m == Metric::RoundTripP50)
+                // There is little room, and the round trip is the reason to choose a hybrid or a busy one.
+                .filter(|(_, m)| {
+                    !matches!(class, WaitClass::Hybrid | WaitClass::Busy)
+                        || *m == Metric::RoundTripP50
+                })
                 .filter(|(_, m)| sizes.iter().any(|s| has(*m, class, *s).is_some()))
                 .collect();
             if present.is_empty() {
@@ -93,7 +98,8 @@ impl Answers {
             }
             groups.push(Group {
                 name: match class {
-                    WaitClass::Blocking => "May block",
+                    WaitClass::Blocking => "Blocks",
+                    WaitClass::Busy => "Busy: owns two cores",
                     WaitClass::Hybrid => "Spins, then blocks",
                     WaitClass::Spinning => "Spins: owns two cores",
                 },
@@ -110,7 +116,11 @@ impl Answers {
                     .map(|(class, name, metric)| {
                         let label = format!("{name}, {}", class.name());
                         let Some(ranking) = has(*metric, *class, size) else {
-                            return Answer { label, ..Answer::default() };
+                            let none = match class {
+                                WaitClass::Busy => "none",
+                                _ => "not measured",
+                            };
+                            return Answer { label, none, ..Answer::default() };
                         };
                         let leaders = ranking.leaders();
                         let figure = &leaders[0].figure;
@@ -128,6 +138,7 @@ impl Answers {
                             );
                         Answer {
                             label,
+                            none: "",
                             names: list(names),
                             value: metric.quantity().show(figure.value),
                             marks: marks(*metric, &summary.contenders[index], &cases),
@@ -141,8 +152,8 @@ impl Answers {
             })
             .collect();
         let place = summary.settings.first().map_or(String::new(), |s| format!(" ({})", s.label()));
-        let shown: String =
-            rows.iter().flat_map(|r| &r.cells).map(|cell| cell.marks.as_str()).collect();
-        Answers { place, groups, rows, note: explained(&shown) }
+        let beyond = rows.iter().flat_map(|r| &r.cells).any(|cell| cell.marks.contains(BEYOND));
+        let note = if beyond { format!("{BEYOND} {BEYOND_MEANS}") } else { String::new() };
+        Answers { place, groups, rows, note }
     }
 }

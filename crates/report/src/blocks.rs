@@ -8,11 +8,13 @@ mod trials;
 
 use crossway_records::rank::{MOVED, WaitClass};
 use crossway_records::record::Span;
+pub use footnotes::regimes_in_words;
 pub use footnotes::{BEYOND, BEYOND_MEANS, SIZES_ARE_REQUESTS};
-use footnotes::{FEW, POOLED, marks_explained, without_cpu_time};
+use footnotes::{
+    FEW, POOLED, TWO_REGIMES, add_word, marks_explained, two_regimes, without_cpu_time,
+};
 use serde::Serialize;
 
-use crate::awake::{AWAKE, awake_explained, hardly_slept};
 use crate::contender::Contender;
 use crate::estimate::Estimate;
 use crate::limits::Limits;
@@ -40,6 +42,10 @@ impl Block {
         Block { title, setting, sheets, trials }
     }
 }
+
+/// The rule by which a figure is marked as the best.
+pub const BEST: &str = "best in its class (blocking, hybrid, busy, spinning) and column, or its interval overlaps that \
+                        of the best; a figure without an interval or with two regimes is not compared";
 
 /// Returns whether a figure in these blocks is marked as the best in its class.
 pub(crate) fn have_best(blocks: &[Block]) -> bool {
@@ -135,7 +141,7 @@ fn of_setting(summary: &Summary, setting: usize) -> Vec<Block> {
 
 type Tables = fn(&Summary, usize) -> Vec<Sheet>;
 
-/// Returns the tables of round trips and streams: one per size, with blocking mechanisms first, then hybrid and
+/// Returns the tables of round trips and streams: one per size, with blocking mechanisms first, then hybrid, busy and
 /// spinning ones, each class from fast to slow.
 fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
     let figures = |case: &Case| COLUMNS.iter().any(|(_, metric)| metric.of(case).is_some());
@@ -171,6 +177,7 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
             leave_out_empty_noise(&mut heads, &mut rows);
             let shown = |c: &&Case| c.setting == setting && c.size_bytes == size && figures(c);
             let mut notes = marks_explained(&heads, &rows);
+            notes.extend(two_regimes(summary, summary.cases.iter().filter(shown)));
             notes.extend(without_cpu_time(summary, summary.cases.iter().filter(shown)));
             let title = format!("{} messages", units::size(size));
             Sheet { title, heads, rows, sortable: true, notes }
@@ -194,10 +201,15 @@ fn metric(head: &str) -> Option<Metric> {
     }
 }
 
-/// Returns the case that the figure of a column comes from; `None` if there is none.
-fn case_of<'a>(head: &str, cases: &[&'a Case]) -> Option<&'a Case> {
-    let metric = metric(head)?;
+/// Returns the case that a figure comes from; `None` if there is none.
+fn case_of<'a>(metric: Metric, cases: &[&'a Case]) -> Option<&'a Case> {
     cases.iter().copied().find(|c| metric.of(c).is_some())
+}
+
+/// Returns the wait class under which a mechanism is listed: that of its round trips, if it has any, because only in
+/// them can it be busy.
+fn class_of(contender: &Contender, cases: &[&Case]) -> WaitClass {
+    case_of(Metric::RoundTripP50, cases).map_or(contender.discipline(), |case| case.class)
 }
 
 /// Returns the cell of a mechanism in a column, and whether its case is degraded; `None` if there is no figure.
@@ -223,15 +235,25 @@ fn shown(head: &str, cases: &[&Case]) -> Option<(Cell, bool)> {
 
 /// The note of a cell whose trials are all degraded.
 pub(crate) const DEGRADED: &str = "degraded";
-/// Marks a figure with too few trials to be ranked. A figure of a degraded case is not marked, because it is labelled
-/// as degraded.
-fn mark_few(cell: &mut Cell, degraded: bool) {
+/// Makes a row with the words that qualify it: [`FEW`] if a figure has too few trials to be ranked, unless the row is
+/// labelled as degraded, and those that hold.
+fn row(class: WaitClass, mut cells: Vec<Cell>, degraded: bool, words: &[(&str, bool)]) -> Row {
     if degraded {
-        cell.few_trials = None;
+        cells.iter_mut().for_each(|cell| cell.few_trials = None);
     }
-    if cell.few_trials.is_some() {
-        cell.marks.push(FEW);
+    let few = cells.iter().any(|cell| cell.few_trials.is_some());
+    let mut row = Row { class: marked(class), cells };
+    for (word, _) in [(FEW, few)].iter().chain(words).filter(|(_, holds)| *holds) {
+        add_word(&mut row, word);
     }
+    row
+}
+
+/// Shows a figure of a case with two regimes as a range, since its median says little.
+fn show_range(cell: &mut Cell, quantity: Quantity, figure: &Estimate) {
+    cell.text = quantity.show_interval(figure.value, figure.low, figure.high);
+    cell.note = Some(TWO_REGIMES.to_owned());
+    (cell.trials, cell.few_trials) = (None, None);
 }
 
 /// Makes a cell with a percentile over the samples of all trials; `None` if the samples were not pooled.
@@ -243,20 +265,10 @@ fn pooled(latency: &LatencySummary, get: fn(&Pooled) -> Option<u64>) -> Option<C
     Some(cell)
 }
 
-/// Returns the marks that qualify a mechanism's figure wherever it is shown: [`BEYOND`] if its whole interval lies
-/// beyond the figure's physical limit, and [`AWAKE`] for a round trip in which the ends hardly slept.
+/// Returns the mark that qualifies a mechanism's figure wherever it is shown: [`BEYOND`] if its whole interval lies
+/// beyond the figure's physical limit.
 pub(crate) fn marks(metric: Metric, contender: &Contender, cases: &[&Case]) -> String {
-    let beyond = beyond(metric, contender, cases).is_some();
-    let awake =
-        metric == Metric::RoundTripP50 && cases.iter().any(|case| hardly_slept(contender, case));
-    [(BEYOND, beyond), (AWAKE, awake)].into_iter().filter(|(_, has)| *has).map(|(c, _)| c).collect()
-}
-
-/// Explains those of the marks returned by [`marks`] that `shown` contains; empty if it contains none.
-pub(crate) fn explained(shown: &str) -> String {
-    let all = [(BEYOND, BEYOND_MEANS.to_owned()), (AWAKE, awake_explained())];
-    let used = all.into_iter().filter(|(mark, _)| shown.contains(*mark));
-    used.map(|(mark, means)| format!("{mark} {means}")).collect::<Vec<_>>().join("; ")
+    beyond(metric, contender, cases).map_or(String::new(), |_| BEYOND.to_string())
 }
 
 /// Returns the limit that the whole interval of a figure lies beyond.
@@ -287,14 +299,19 @@ fn rows(
     class: WaitClass,
     heads: &[String],
 ) -> Vec<Row> {
+    // The best of each class: a mechanism may be busy in round trips and block in streams.
+    let best_of = |class: &WaitClass, metric: Metric| -> Vec<usize> {
+        Ranking::of(summary, metric, setting, size, *class)
+            .filter(|r| r.entries.len() > 1)
+            .map(|r| r.leaders().iter().map(|e| e.contender).collect())
+            .unwrap_or_default()
+    };
     let leaders: Vec<Vec<usize>> = heads
         .iter()
         .map(|head| {
-            metric(head)
-                .and_then(|metric| Ranking::of(summary, metric, setting, size, class))
-                .filter(|r| r.entries.len() > 1)
-                .map(|r| r.leaders().iter().map(|e| e.contender).collect())
-                .unwrap_or_default()
+            metric(head).map_or(Vec::new(), |metric| {
+                WaitClass::ALL.iter().flat_map(|class| best_of(class, metric)).collect()
+            })
         })
         .collect();
     let mut rows: Vec<(f64, Row)> = Vec::new();
@@ -305,7 +322,8 @@ fn rows(
             .filter(|c| c.contender == index && c.setting == setting && c.size_bytes == size)
             .collect();
         let value = |metric: Metric| cases.iter().find_map(|c| metric.of(c)).map(|f| f.value);
-        if contender.discipline() != class || COLUMNS.iter().all(|(_, m)| value(*m).is_none()) {
+        if class_of(contender, &cases) != class || COLUMNS.iter().all(|(_, m)| value(*m).is_none())
+        {
             continue;
         }
         let mut cells = vec![Cell::text(contender.label())];
@@ -318,10 +336,11 @@ fn rows(
             if let Some(metric) = metric(head) {
                 cell.marks.push_str(&marks(metric, contender, &cases));
                 note_limit(&mut cell, metric, contender, &cases);
-            }
-            mark_few(&mut cell, degraded);
-            if case_of(head, &cases).is_some_and(|c| c.cores_moved && !c.degraded) {
-                cell.marks.push(MOVED);
+                if let Some(case) = case_of(metric, &cases).filter(|c| c.regimes.is_some())
+                    && let Some(figure) = metric.of(case)
+                {
+                    show_range(&mut cell, metric.quantity(), &figure);
+                }
             }
             if degraded {
                 cell.note = Some(DEGRADED.to_owned());
@@ -334,7 +353,15 @@ fn rows(
         let order = value(Metric::RoundTripP50)
             .or(value(Metric::ByteRate).map(|rate| -rate))
             .unwrap_or(f64::INFINITY);
-        rows.push((order, Row { class: marked(class), cells }));
+        let (good, degraded): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|c| !c.degraded);
+        let words = [
+            (MOVED, good.iter().any(|c| c.cores_moved)),
+            (TWO_REGIMES, good.iter().any(|c| c.regimes.is_some())),
+        ];
+        rows.push((
+            order,
+            self::row(class, cells, good.is_empty() && !degraded.is_empty(), &words),
+        ));
     }
     rows.sort_by(|a, b| a.0.total_cmp(&b.0));
     rows.into_iter().map(|(_, row)| row).collect()

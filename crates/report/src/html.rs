@@ -23,6 +23,7 @@ use crate::studies;
 use crate::summary::Summary;
 use crossway_lab::catalogue::Family;
 use crossway_records::rank::WaitClass;
+use crossway_records::stats::interval_name;
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
 const STYLE: &str = include_str!("../assets/page.css");
@@ -128,7 +129,8 @@ fn selection(summary: &Summary) -> Vec<usize> {
     for metric in [Metric::RoundTripP50, Metric::ByteRate] {
         let sizes = with_figure(metric);
         let size = if metric == Metric::ByteRate { sizes.last() } else { sizes.first() };
-        for class in [WaitClass::Blocking, WaitClass::Spinning, WaitClass::Hybrid] {
+        for class in [WaitClass::Blocking, WaitClass::Spinning, WaitClass::Hybrid, WaitClass::Busy]
+        {
             if let Some(ranking) = size.and_then(|s| Ranking::of(summary, metric, 0, *s, class)) {
                 pick(&mut picked, ranking.entries[0].contender);
             }
@@ -202,14 +204,15 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
             style => STYLE,
             machine_line,
             asked_line => run.asked(),
-            verdict => context! { headline => verdict.headline, sentences => verdict.sentences, setting => verdict.setting },
+            verdict => context! { headline => verdict.headline, detail => verdict.detail, sentences => verdict.sentences },
             goals => sections::goals::headline(&sections::goals::calls(run)),
             notices => run.notices.clone(),
             answers => Value::from(Serde(Answers::of(&run.summary))),
             has_intervals => run.summary.has_intervals(),
-            has_best => blocks::have_best(&blocks),
+            best => blocks::have_best(&blocks).then_some(blocks::BEST),
+            interval => interval_name(run.summary.trials_of_figures()),
             has_noise => blocks::have_noise(&blocks),
-            noise => crate::terminal::NOISE,
+            noise => crate::terminal::noise(run),
             late => blocks::have_column(&blocks, LATE).then_some(LATE_EXPLAINED),
             sender_late => SENDER_LATE_EXPLAINED,
             blocks => Value::from(Serde(blocks)),

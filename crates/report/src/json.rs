@@ -12,7 +12,7 @@ use crate::summary::{Case, LatencySummary};
 /// The version of the JSON schema.
 pub const SCHEMA: u32 = 1;
 
-/// Returns one document for the whole run. Names of fields end in the unit, intervals are 95 % intervals, and null
+/// Returns one document for the whole run. Names of fields end in the unit, `low` and `high` are the interval of the median, and null
 /// means not measured.
 pub fn document(run: &Run) -> Value {
     let summary = &run.summary;
@@ -23,7 +23,7 @@ pub fn document(run: &Run) -> Value {
         "run": run.records.first().map(|r| r.run.as_str()),
         "plan": run.plan_name(),
         "machine": run.machine.line,
-        "verdict": { "headline": verdict.headline, "sentences": verdict.sentences, "setting": verdict.setting },
+        "verdict": { "headline": verdict.headline, "detail": verdict.detail, "sentences": verdict.sentences, "setting": verdict.setting },
         "notices": run.notices,
         "trials": summary
             .trials_by_status
@@ -58,7 +58,8 @@ fn case(run: &Run, case: &Case) -> Value {
         "wait": contender.wait,
         "access": contender.access,
         "host": contender.host.as_deref().unwrap_or("local"),
-        "class": contender.discipline(),
+        "class": case.class,
+        "two_regimes": case.regimes,
         "workload": case.workload,
         "size_bytes": case.size_bytes,
         "placement": setting.placement,

@@ -7,7 +7,6 @@
 
 pub mod advice;
 pub mod answers;
-pub mod awake;
 pub mod blocks;
 pub mod charts;
 pub mod contender;

@@ -86,13 +86,9 @@ impl Limits {
         })
     }
 
-    /// Returns the limit that bounds a contender's round trip: name and nanoseconds. Readings between the trials are
+    /// Returns the limit that bounds the round trip of a case: name and nanoseconds. Readings between the trials are
     /// preferred to those from before the run.
-    pub(crate) fn round_trip_limit(
-        &self,
-        contender: &Contender,
-        case: &Case,
-    ) -> Option<(&'static str, Estimate)> {
+    pub(crate) fn round_trip_limit(&self, case: &Case) -> Option<(&'static str, Estimate)> {
         // A reading during the run describes the trials better than one from before it.
         let pair = || match (&self.0, case.cpus.as_slice()) {
             (Some(limits), [a, b, ..]) => limits.two_lines_ns(*a, *b).map(single),
@@ -100,7 +96,7 @@ impl Limits {
         };
         let cache_line_ns = case.readings.cache_line_ns.or_else(pair);
         let readings = Readings { cache_line_ns, ..case.readings };
-        let (of, ns) = readings.round_trip(contender.discipline())?;
+        let (of, ns) = readings.round_trip(case.class)?;
         Some((if of == Loop::BlockingExchange { BLOCKING_EXCHANGE } else { CACHE_LINE }, ns))
     }
 
@@ -157,7 +153,7 @@ impl Limits {
         let figure = metric.of(case).filter(Estimate::has_interval)?;
         match metric {
             Metric::RoundTripP50 => {
-                let limit = self.round_trip_limit(contender, case);
+                let limit = self.round_trip_limit(case);
                 limit.filter(|(_, limit)| is_better(&figure, limit, false))
             }
             Metric::ByteRate | Metric::MessageRate => {

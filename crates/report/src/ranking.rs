@@ -6,7 +6,7 @@ use crossway_records::record::Span;
 use crate::estimate::Estimate;
 use crate::summary::{Case, Summary};
 use crate::units::Quantity;
-use crossway_records::rank::{MOVED, WaitClass};
+use crossway_records::rank::{MOVED, Speed, WaitClass};
 
 /// A figure by which contenders are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,6 +58,14 @@ impl Metric {
         }
     }
 
+    /// Returns the quantity of a figure by which `crossway rank` ranks.
+    pub fn quantity_of(speed: Speed) -> Quantity {
+        match speed {
+            Speed::MsgsPerS => Quantity::MessageRate,
+            _ => Quantity::Duration,
+        }
+    }
+
     /// Returns the quantity of the figure.
     pub fn quantity(self) -> Quantity {
         match self {
@@ -86,10 +94,10 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns the contender's name, marked if `cores_moved` is set.
+    /// Returns the contender's name, followed by [`MOVED`] if `cores_moved` is set.
     pub fn name(&self, summary: &Summary) -> String {
         let label = summary.contenders[self.contender].label();
-        if self.cores_moved { format!("{label} {MOVED}") } else { label }
+        if self.cores_moved { format!("{label} ({MOVED})") } else { label }
     }
 }
 
@@ -108,7 +116,7 @@ pub struct Ranking {
 }
 
 impl Ranking {
-    /// Ranks the contenders; degraded cases do not take part. Returns `None` if no contender has the figure with enough
+    /// Ranks the contenders; degraded cases and those with two regimes do not take part. Returns `None` if no contender has the figure with enough
     /// trials.
     pub fn of(
         summary: &Summary,
@@ -135,7 +143,7 @@ impl Ranking {
             .iter()
             .filter(|c| c.setting == setting && c.size_bytes == size_bytes)
             .filter(|c| c.workload == metric.workload())
-            .filter(|c| summary.contenders[c.contender].discipline() == discipline)
+            .filter(|c| c.class == discipline && c.regimes.is_none())
             .partition(|c| c.degraded);
         let mut all: Vec<Entry> = good
             .into_iter()

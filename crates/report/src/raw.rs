@@ -165,7 +165,7 @@ fn cases(run: &Run) -> Raw {
             let mut row = vec![
                 words.index(&c.name),
                 words.index(&contender.label()),
-                words.index(contender.discipline().name()),
+                words.index(c.class.name()),
                 words.index(&workload_name(c.workload, c.size_bytes)),
                 json!(c.size_bytes),
                 words.index(&summary.settings[c.setting].label()),
@@ -178,7 +178,7 @@ fn cases(run: &Run) -> Raw {
             row
         })
         .collect();
-    let interval = if summary.has_intervals() { " and 95 % interval" } else { "" };
+    let interval = if summary.has_intervals() { " and its interval" } else { "" };
     let rule = format!(
         "The run has {} trials. Since that is more than {TRIALS_MAX}, the table has one row per case, with its \
          median{interval}, instead of one per trial. It shows {} of {} cases (at most {CASES_MAX}). All trials are in \

@@ -224,7 +224,9 @@ impl Run {
         use crate::units::utc_minute;
         let summary = &self.summary;
         let sizes = summary.sizes(|_| true).len();
-        let per_case = || self.records.iter().map(|r| r.inputs.trials);
+        // The trials that figures come from, as their n states; a plan's number may differ.
+        let cases = group(&self.records);
+        let per_case = || cases.iter().map(|case| case.trials()).filter(|trials| *trials > 0);
         let (least, trials) = (per_case().min().unwrap_or(0), per_case().max().unwrap_or(0));
         let least = if least < trials { format!("{least} to ") } else { String::new() };
         let mut parts = vec![
@@ -232,7 +234,7 @@ impl Run {
             count(summary.contenders.len(), "contender", "contenders"),
             count(sizes, "size", "sizes"),
             count(summary.settings.len(), "setting", "settings"),
-            format!("{least}{} per case", count(trials as usize, "trial", "trials")),
+            format!("{least}{} per case", count(trials, "trial", "trials")),
         ];
         parts.extend(self.started_unix_ms().map(utc_minute));
         parts.join(" · ")

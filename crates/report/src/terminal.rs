@@ -9,7 +9,7 @@ use comfy_table::{
 mod left_out;
 
 use crate::blocks::paced::{LATE, LATE_EXPLAINED, SENDER_LATE, SENDER_LATE_EXPLAINED};
-use crate::blocks::{DEGRADED, blocks, have_best, have_column, have_noise};
+use crate::blocks::{BEST, Block, DEGRADED, blocks, have_best, have_column, have_noise};
 use crate::run::Run;
 use crate::sections::goals;
 use crate::sheet::{self, Row, Sheet};
@@ -17,6 +17,7 @@ use crate::steps::{self, Shapes};
 use crate::studies::{self, Study};
 use crate::units::count;
 use crossway_records::rank::WaitClass;
+use crossway_records::stats::interval_name;
 use left_out::left_out;
 
 /// Maximum number of blocks printed; the page shows more.
@@ -80,9 +81,12 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
     // The plan of a study is run for its findings, so they come first.
     let headline = leading.as_ref().unwrap_or(&verdict.headline);
     let _ = writeln!(out, "\n{}", bold(wrap(headline)));
+    if leading.is_none() && !verdict.detail.is_empty() {
+        let _ = writeln!(out, "{}", wrap(&verdict.detail));
+    }
     if leading.is_some() {
         out.push_str(&verdicts(&studies));
-        let _ = writeln!(out, "\n{}", wrap(&verdict.headline));
+        let _ = writeln!(out, "\n{} {}", wrap(&verdict.headline), wrap(&verdict.detail));
     }
     let goals = goals::calls(run);
     if let Some(text) = goals::headline(&goals) {
@@ -96,26 +100,30 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
     }
     let (blocks, more) = blocks(&run.summary, BLOCKS_MAX);
     if have_best(&blocks) {
-        let rule = "* best in its class, or statistically tied with it";
-        let _ = writeln!(out, "\n{}", wrap(rule));
+        let _ = writeln!(out, "\n{}", wrap(&format!("* {BEST}")));
     }
     if have_noise(&blocks) {
         let gap = if have_best(&blocks) { "" } else { "\n" };
-        let _ = writeln!(out, "{gap}{}", wrap(&format!("noise: {NOISE}")));
+        let _ = writeln!(out, "{gap}{}", wrap(&format!("noise: {}", noise(run))));
     }
     if have_column(&blocks, LATE) {
         let _ = writeln!(out, "\n{}", wrap(&format!("late: {LATE_EXPLAINED}")));
         let _ = writeln!(out, "{}", wrap(&format!("sender late: {SENDER_LATE_EXPLAINED}")));
     }
+    let repeated = repeated(&blocks);
     for block in &blocks {
         let _ = writeln!(out, "\n{}", bold(wrap(&block.title)));
         for (at, sheet) in block.sheets.iter().enumerate() {
             let gap = if at > 0 { "\n" } else { "" };
             let _ = writeln!(out, "{gap}{}\n{}", wrap(&sheet.title), table(sheet, colours, width));
-            for note in &sheet.notes {
+            for note in sheet.notes.iter().filter(|note| !repeated.contains(note)) {
                 let _ = writeln!(out, "{}", wrap(note));
             }
         }
+    }
+    for (at, note) in repeated.iter().enumerate() {
+        let gap = if at > 0 { "" } else { "\n" };
+        let _ = writeln!(out, "{gap}{}", wrap(note));
     }
     if more > 0 {
         let text = format!(
@@ -143,7 +151,7 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
 pub fn markdown(run: &Run) -> String {
     let mut out = String::new();
     let verdict = run.verdict();
-    let _ = writeln!(out, "**{}**\n", escape(&verdict.headline));
+    let _ = writeln!(out, "**{}** {}\n", escape(&verdict.headline), escape(&verdict.detail));
     for line in [&run.machine.line, &run.asked()] {
         if !line.is_empty() {
             let _ = writeln!(out, "{}  ", escape(line));
@@ -153,6 +161,7 @@ pub fn markdown(run: &Run) -> String {
         let _ = writeln!(out, "\nNote: {}", escape(notice));
     }
     let (blocks, _) = blocks(&run.summary, BLOCKS_MAX);
+    let repeated = repeated(&blocks);
     for (block, sheet) in
         blocks.iter().flat_map(|block| block.sheets.iter().map(move |sheet| (block, sheet)))
     {
@@ -166,28 +175,27 @@ pub fn markdown(run: &Run) -> String {
                 .iter()
                 .map(|(at, _)| {
                     let cell = &row.cells[*at];
-                    let mut text = escape(&cell.marked_text());
-                    if cell.note.as_deref() == Some(DEGRADED) {
-                        let _ = write!(text, " ({DEGRADED})");
-                    }
+                    let text = escape(&cell.marked_text());
                     if cell.best { format!("**{text}**") } else { text }
                 })
                 .collect();
             let class = row.class.unwrap_or(WaitClass::Blocking.name());
-            let _ = writeln!(out, "| {} | {class} |", cells.join(" | "));
+            let words = words(row).iter().fold(class.to_owned(), |all, word| all + ", " + word);
+            let _ = writeln!(out, "| {} | {words} |", cells.join(" | "));
         }
-        for note in &sheet.notes {
+        for note in sheet.notes.iter().filter(|note| !repeated.contains(note)) {
             let _ = writeln!(out, "\n{}", escape(note));
         }
     }
+    for note in repeated {
+        let _ = writeln!(out, "\n{}", escape(note));
+    }
     let mut legend = "Medians over trials.".to_owned();
     if have_best(&blocks) {
-        legend.push_str(
-            " Bold: best in its class (blocking, hybrid, spinning), or statistically tied with it.",
-        );
+        let _ = write!(legend, " Bold: {BEST}.");
     }
     if have_noise(&blocks) {
-        let _ = write!(legend, " “Noise” is {NOISE}.");
+        let _ = write!(legend, " “Noise” is {}.", noise(run));
     }
     if have_column(&blocks, LATE) {
         let _ = write!(
@@ -253,9 +261,28 @@ fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
 }
 
 /// Explains the column "Noise".
-pub(crate) const NOISE: &str = "half the width of the 95 % interval, in percent of the median, of the median latency and of the \
-                     throughput, in this order if both were measured; the interval may reach further to one side, \
-                     and other figures may have wider intervals";
+pub(crate) fn noise(run: &Run) -> String {
+    format!(
+        "half the width of the {}, in percent of the median, of the median latency and of the throughput, in \
+         this order if both were measured; the interval may reach further to one side, and other figures may have wider \
+         intervals",
+        interval_name(run.summary.trials_of_figures())
+    )
+}
+
+/// The notes that stand below several tables; they are printed once, below all of them.
+fn repeated(blocks: &[Block]) -> Vec<&String> {
+    let mut seen = Vec::new();
+    let mut repeated: Vec<&String> = Vec::new();
+    for note in blocks.iter().flat_map(|block| &block.sheets).flat_map(|sheet| &sheet.notes) {
+        if !seen.contains(&note) {
+            seen.push(note);
+        } else if !repeated.contains(&note) {
+            repeated.push(note);
+        }
+    }
+    repeated
+}
 
 /// The column that is only mentioned, not printed, if it does not fit: it qualifies the others.
 const DISPENSABLE: &str = "Messages";
@@ -344,12 +371,24 @@ fn texts(row: &Row) -> Vec<String> {
         {
             let _ = write!(text, " ({class})");
         }
-        if at == 0 && row.cells.iter().any(|c| c.note.as_deref() == Some(DEGRADED)) {
-            let _ = write!(text, " ({DEGRADED})");
+        if at == 0 {
+            words(row).iter().for_each(|word| {
+                let _ = write!(text, " ({word})");
+            });
         }
         text
     };
     row.cells.iter().enumerate().map(one).collect()
+}
+
+/// Returns the words that qualify a row.
+fn words(row: &Row) -> Vec<&str> {
+    let name = row.cells.first().and_then(|name| name.note.as_deref()).unwrap_or_default();
+    let mut words: Vec<&str> = name.split(", ").filter(|word| !word.is_empty()).collect();
+    if !words.contains(&DEGRADED) && row.cells.iter().any(|c| c.note.as_deref() == Some(DEGRADED)) {
+        words.push(DEGRADED);
+    }
+    words
 }
 
 /// Breaks text at spaces so that no line is wider than `columns`, unless a single word is.

@@ -80,6 +80,15 @@ impl Quantity {
         join(&three_digits(value / divisor), unit)
     }
 
+    /// Formats the value with two significant digits: `13 µs`.
+    pub fn show_two(self, value: f64) -> String {
+        let (divisor, unit) = self.scale(value);
+        let rounded: f64 = format!("{:.1e}", value / divisor).parse().unwrap_or(value / divisor);
+        let decimals = usize::from(rounded != 0.0 && rounded.abs() < 10.0)
+            + usize::from(rounded != 0.0 && rounded.abs() < 1.0);
+        join(&format!("{rounded:.decimals$}"), unit)
+    }
+
     /// Formats an interval in the unit of its middle value: `12.9–13.5 µs`. If an end would be illegible in that unit,
     /// each end has its own: `581 ns–27.7 µs`.
     pub fn show_interval(self, middle: f64, low: f64, high: f64) -> String {

@@ -3,25 +3,29 @@
 
 use crossway_records::record::Status;
 
-use crate::awake;
-use crate::estimate::Estimate;
 use crate::ranking::{Entry, Metric, Ranking, advantage};
-use crate::summary::{Summary, workload_name};
-use crate::units;
+use crate::summary::{Case, Summary, workload_name};
+use crate::units::{self, Quantity};
+use crossway_records::awake::SLEPT;
 use crossway_records::rank::{MOVED, WaitClass, moved_explained};
+use crossway_records::stats::interval_name;
 
+mod headline;
 mod paced;
 mod words;
 
+use headline::headline;
 pub(crate) use words::{list, plural};
 use words::{range, times, wording};
 
 /// The conclusions of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// The most useful sentence.
+    /// The most useful sentence: at most 25 words, figures with two significant digits.
     pub headline: String,
-    /// Further sentences, the most useful first.
+    /// How certain the headline is, and for what it holds; may be empty.
+    pub detail: String,
+    /// Further sentences, the most useful first. None repeats the headline.
     pub sentences: Vec<String>,
     /// The setting to which the conclusions apply; `None` if the run has only one setting.
     pub setting: Option<String>,
@@ -30,91 +34,148 @@ pub struct Verdict {
 impl Verdict {
     /// Draws conclusions from the first setting (idle, most cases) and, if there is load, from the others.
     pub fn of(summary: &Summary) -> Verdict {
-        let mut sentences = Vec::new();
         if summary.cases.is_empty() {
-            return Verdict { headline: nothing_measured(summary), ..Verdict::default() };
+            let headline = nothing_measured(summary);
+            return Verdict { headline, detail: BELOW.to_owned(), ..Verdict::default() };
         }
-        let round_trip_sizes =
-            summary.sizes(|c| c.setting == 0 && Metric::RoundTripP50.of(c).is_some());
-        let rate_sizes = summary.sizes(|c| c.setting == 0 && Metric::ByteRate.of(c).is_some());
-
+        let trips = summary.sizes(|c| c.setting == 0 && Metric::RoundTripP50.of(c).is_some());
+        let rates = summary.sizes(|c| c.setting == 0 && Metric::ByteRate.of(c).is_some());
         let paced = paced::metric(summary);
-        if let Some(size) = &usual(&round_trip_sizes) {
-            sentences.extend(best(summary, Metric::RoundTripP50, *size, WaitClass::Blocking));
-            sentences.extend(awake::sentence(summary, *size));
-            sentences.extend(spinning_against_blocking(summary, Metric::RoundTripP50, *size));
+        // What is compared, the most useful first: each figure at one size.
+        let mut compared: Vec<(Metric, u64)> = Vec::new();
+        compared.extend(usual(&trips).map(|size| (Metric::RoundTripP50, size)));
+        compared.extend(rates.last().map(|size| (Metric::ByteRate, *size)));
+        let small = usual(&rates);
+        compared.extend(
+            small.filter(|size| rates.last() != Some(size)).map(|s| (Metric::MessageRate, s)),
+        );
+        compared.extend(small.map(|size| (Metric::CpuPerMessage, size)));
+        compared.extend(paced);
+
+        let leading = [compared.first().copied(), paced]
+            .into_iter()
+            .flatten()
+            .find_map(|(metric, size)| Some((metric, size, headline(summary, metric, size)?)));
+        let mut sentences = Vec::new();
+        let mut open = Vec::new();
+        for (metric, size) in &compared {
+            let told = leading.as_ref().is_some_and(|(m, s, _)| (m, s) == (metric, size));
+            if !told {
+                match best(summary, *metric, *size) {
+                    Some(Best::Clear(sentence)) => sentences.push(sentence),
+                    Some(Best::Open(tied)) => open.push(tied),
+                    None => {}
+                }
+            }
+            if *metric == Metric::RoundTripP50 {
+                sentences.extend(busy(summary, *size));
+            }
+            if !matches!(metric, Metric::MessageRate | Metric::CpuPerMessage) {
+                sentences.extend(spinning_against_blocking(summary, *metric, *size));
+            }
         }
-        if let Some(size) = rate_sizes.last() {
-            sentences.extend(best(summary, Metric::ByteRate, *size, WaitClass::Blocking));
-            sentences.extend(spinning_against_blocking(summary, Metric::ByteRate, *size));
+        if !open.is_empty() {
+            sentences
+                .push(format!("This run cannot tell which is best by {}.", open.join("; by ")));
         }
-        if let Some(size) = usual(&rate_sizes).as_ref().filter(|s| rate_sizes.last() != Some(s)) {
-            sentences.extend(best(summary, Metric::MessageRate, *size, WaitClass::Blocking));
-        }
-        if let Some(size) = &usual(&rate_sizes) {
-            sentences.extend(best(summary, Metric::CpuPerMessage, *size, WaitClass::Blocking));
-        }
+        sentences.extend(two_regimes(summary));
         if let Some((metric, size)) = paced {
-            sentences.extend(best(summary, metric, size, WaitClass::Blocking));
-            sentences.extend(spinning_against_blocking(summary, metric, size));
             sentences.extend(too_few(summary, &[size], metric));
         }
-        sentences.extend(too_few(summary, &round_trip_sizes, Metric::RoundTripP50));
-        sentences.extend(too_few(summary, &rate_sizes, Metric::ByteRate));
-        if let Some(sentence) = not_measured(summary) {
-            sentences.push(sentence);
+        sentences.extend(too_few(summary, &trips, Metric::RoundTripP50));
+        sentences.extend(too_few(summary, &rates, Metric::ByteRate));
+        sentences.extend(not_measured(summary));
+
+        let (headline, mut detail) = leading.map(|(_, _, said)| said).unwrap_or_else(|| {
+            let few = [
+                too_few(summary, &trips, Metric::RoundTripP50),
+                too_few(summary, &rates, Metric::ByteRate),
+                paced.and_then(|(metric, size)| too_few(summary, &[size], metric)),
+            ];
+            let (headline, detail) = if few.iter().any(Option::is_some) {
+                (NO_WINNER, "")
+            } else if summary.cases.iter().all(|case| case.degraded) {
+                (ALL_DEGRADED, BELOW)
+            } else if trips.is_empty() && rates.is_empty() {
+                (NOT_COMPARED, if summary.ranked { RANKED } else { SHOWN })
+            } else {
+                (COMPARED_DEGRADED, BELOW)
+            };
+            (headline.to_owned(), detail.to_owned())
+        });
+        if let Some(behind) = paced.and_then(|(m, size)| paced::rate_not_kept(summary, m, size)) {
+            detail.push_str(&behind);
         }
-        let headline = usual(&round_trip_sizes)
-            .and_then(|size| headline(summary, Metric::RoundTripP50, size))
-            .or_else(|| headline(summary, Metric::ByteRate, *rate_sizes.last()?))
-            .or_else(|| {
-                let (metric, size) = paced?;
-                let behind = paced::rate_not_kept(summary, metric, size).unwrap_or_default();
-                Some(headline(summary, metric, size)? + &behind)
-            })
-            .or_else(|| {
-                let any = too_few(summary, &round_trip_sizes, Metric::RoundTripP50)
-                    .or_else(|| too_few(summary, &rate_sizes, Metric::ByteRate))
-                    .or_else(|| too_few(summary, &[paced?.1], paced?.0));
-                any.map(|_| NO_WINNER.to_owned())
-            })
-            .unwrap_or_else(|| {
-                if summary.cases.iter().all(|case| case.degraded) {
-                    return ALL_DEGRADED.to_owned();
-                }
-                if round_trip_sizes.is_empty() && rate_sizes.is_empty() {
-                    let rank = if summary.ranked { RANKED } else { "" };
-                    return format!("{NOT_COMPARED}{rank}.");
-                }
-                COMPARED_DEGRADED.to_owned()
-            });
-        if std::iter::once(&headline).chain(&sentences).any(|text| text.contains(MOVED)) {
-            sentences.push(format!("{MOVED} {}.", moved_explained()));
+        if std::iter::once(&detail).chain(&sentences).any(|text| text.contains(MOVED)) {
+            sentences.push(format!("{}.", capitalised(&moved_explained())));
         }
-        match &summary.settings[..] {
-            [first, _, ..] => {
-                let setting = first.label();
-                let mut rest = headline.chars();
-                let first = rest.next().map_or(' ', |letter| letter.to_ascii_lowercase());
-                let headline = format!("In the setting “{setting}”, {first}{}", rest.as_str());
-                Verdict { headline, sentences, setting: Some(setting) }
-            }
-            _ => Verdict { headline, sentences, setting: None },
+        let setting = match &summary.settings[..] {
+            [first, _, ..] => Some(first.label()),
+            _ => None,
+        };
+        if let Some(setting) = &setting {
+            detail.push_str(&format!(" All comparisons here are of the setting “{setting}”."));
         }
+        Verdict { headline, detail: detail.trim_start().to_owned(), sentences, setting }
     }
 }
 
-const ALL_DEGRADED: &str =
-    "Nothing is ranked, because every trial was degraded. The reasons are listed below.";
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or(String::new(), |first| first.to_uppercase().collect::<String>() + letters.as_str())
+}
+
+const BELOW: &str = "The reasons are listed below.";
+const ALL_DEGRADED: &str = "Nothing is ranked, because every trial was degraded.";
 const COMPARED_DEGRADED: &str = "No winner is named, because every trial of the workloads that this summary compares \
-                                 (ping-pong, throughput, messages at a fixed rate) was degraded. The reasons are \
-                                 listed below.";
-const NOT_COMPARED: &str = "This summary compares only ping-pong, throughput and messages at a fixed rate. The tables \
-                            below show the figures of the other workloads";
-/// Follows [`NOT_COMPARED`] if the command has a ranking.
-const RANKED: &str = ", and `crossway rank` ranks them";
+                                 (ping-pong, throughput, messages at a fixed rate) was degraded.";
+const NOT_COMPARED: &str =
+    "This summary compares only ping-pong, throughput and messages at a fixed rate.";
+const SHOWN: &str = "The tables below show the figures of the other workloads.";
+/// Replaces [`SHOWN`] if the command has a ranking.
+const RANKED: &str =
+    "The tables below show the figures of the other workloads, and `crossway rank` ranks them.";
 const NO_WINNER: &str = "Too few trials to name a winner: at least five good trials of each case are needed to tell \
                          mechanisms apart.";
+
+/// Names the mechanisms whose ends hardly slept in round trips; `None` if there are none.
+fn busy(summary: &Summary, size: u64) -> Option<String> {
+    let ranking = Ranking::of_any(summary, Metric::RoundTripP50, 0, size, WaitClass::Busy);
+    let entries: Vec<&Entry> = ranking.entries.iter().chain(&ranking.too_few).collect();
+    let first = entries.first()?;
+    let names = list(entries.iter().map(|e| e.name(summary)));
+    let whose = plural(entries.len(), "its", "their");
+    let figure = Quantity::Duration.show(first.figure.value);
+    let at = if entries.len() > 1 { format!("from {figure}") } else { figure };
+    Some(format!(
+        "Busy, {names} {} less ({at}), but {whose} ends {SLEPT}.",
+        plural(entries.len(), "takes", "take")
+    ))
+}
+
+/// Names the cases whose trials fall into two groups; `None` if there are none.
+fn two_regimes(summary: &Summary) -> Option<String> {
+    let of = |case: &&Case| case.setting == 0 && case.regimes.is_some();
+    let name = |case: &Case| {
+        let label = summary.contenders[case.contender].label();
+        format!("{label} ({})", workload_and_size(case))
+    };
+    let names: Vec<String> = summary.cases.iter().filter(of).map(name).collect();
+    let (n, who) = (names.len(), list(names.into_iter()));
+    (n > 0).then(|| {
+        format!(
+            "{who} {} in one of two ways, far apart, so no single figure says how fast {} (“two regimes” in the tables).",
+            plural(n, "works", "work"),
+            plural(n, "it is", "they are")
+        )
+    })
+}
+
+fn workload_and_size(case: &Case) -> String {
+    format!("{}, {}", workload_name(case.workload, case.size_bytes), units::size(case.size_bytes))
+}
 
 /// Returns a sentence on the contenders that are not ranked because they have fewer than five trials.
 fn too_few(summary: &Summary, sizes: &[u64], metric: Metric) -> Option<String> {
@@ -151,15 +212,9 @@ fn nothing_measured(summary: &Summary) -> String {
     let (failed, skipped) = (summary.trials(Status::Failed), summary.trials(Status::Skipped));
     match (failed, skipped) {
         (0, 0) => "Nothing was measured: the run contains no records.".to_owned(),
-        (0, _) => "Nothing was measured: every case was skipped. The reasons and remedies are listed below."
-            .to_owned(),
-        (_, 0) => {
-            "Nothing was measured: every trial failed. The reasons are listed below.".to_owned()
-        }
-        _ => {
-            "Nothing was measured: every trial failed or was skipped. The reasons are listed below."
-                .to_owned()
-        }
+        (0, _) => "Nothing was measured: every case was skipped.".to_owned(),
+        (_, 0) => "Nothing was measured: every trial failed.".to_owned(),
+        _ => "Nothing was measured: every trial failed or was skipped.".to_owned(),
     }
 }
 
@@ -168,103 +223,31 @@ fn usual(sizes: &[u64]) -> Option<u64> {
     sizes.iter().find(|s| **s == 64).or(sizes.first()).copied()
 }
 
-/// Returns the subject of a sentence: `64-byte messages with both ends blocking`.
-fn subject(metric: Metric, size: u64, discipline: WaitClass) -> String {
+/// Returns the subject of a sentence: `64-byte messages`, with the rate at which they are sent, if any.
+fn subject(metric: Metric, size: u64) -> String {
     let rate = match metric {
         Metric::DueP50(workload) | Metric::DueP99(workload) => {
             format!(" ({})", workload_name(workload, size))
         }
         _ => String::new(),
     };
-    let messages = format!("{} messages{rate}", units::size_adjective(size));
-    match discipline {
-        WaitClass::Blocking => format!("{messages} with both ends blocking"),
-        WaitClass::Hybrid => format!("{messages} with a bounded spin before blocking"),
-        WaitClass::Spinning => format!("{messages} with both ends spinning"),
-    }
+    format!("{} messages{rate}", units::size_adjective(size))
 }
 
-/// Returns the headline: the answer in one sentence. The sentences below it state the intervals.
-fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
-    let Some(blocking) = Ranking::of(summary, metric, 0, size, WaitClass::Blocking) else {
-        let class = [WaitClass::Spinning, WaitClass::Hybrid]
-            .into_iter()
-            .find(|d| Ranking::of(summary, metric, 0, size, *d).is_some())?;
-        return best(summary, metric, size, class);
-    };
-    let leaders = blocking.leaders();
-    let first = &blocking.entries[0];
-    // Everything said about the leaders, and about others relative to them, comes from this one interval.
-    let together = together(leaders);
-    let value = metric.quantity().show(first.figure.value);
-    let interval = metric.quantity().show_interval(together.value, together.low, together.high);
-    let of_what = match metric {
-        Metric::RoundTripP50 => "shortest round trip",
-        Metric::DueP50(_) => "lowest median latency",
-        Metric::DueP99(_) => "lowest 99th-percentile latency",
-        _ => "highest throughput",
-    };
-    let subject = subject(metric, size, WaitClass::Blocking);
-    let mut text = match leaders.len() {
-        1 if blocking.entries.len() == 1 => {
-            format!(
-                "For {subject}, only {} {}, with a {} of {value} ({interval})",
-                name(summary, first),
-                alone(&blocking),
-                figure_name(metric)
-            )
+/// Returns by how much the next is behind the best, as the end of a sentence; `None` if there is no next.
+fn behind(summary: &Summary, ranking: &Ranking) -> Option<String> {
+    let words = wording(ranking.metric);
+    let (first, next) = (&ranking.entries[0], ranking.runner_up()?);
+    let next_name = name(summary, next);
+    Some(match advantage(ranking.metric, &first.figure, &next.figure) {
+        Some((least, most)) => {
+            let by = times(least, most, words.adverbs);
+            match words.next {
+                Some(does) => format!("; {next_name} {does} {by}"),
+                None => format!(", {by} {next_name}"),
+            }
         }
-        1 => format!(
-            "For {subject}, {} has the {of_what}: {value} ({interval})",
-            name(summary, first)
-        ),
-        2 => format!(
-            "For {subject}, {} share the {of_what}: their intervals overlap and together span {interval}",
-            list(leaders.iter().map(|e| name(summary, e)))
-        ),
-        n => format!(
-            "For {subject}, {n} mechanisms share the {of_what}: their intervals overlap that of {} and together span \
-             {interval}",
-            name(summary, first)
-        ),
-    };
-    let spinning = Ranking::of(summary, metric, 0, size, WaitClass::Spinning);
-    if let Some(spin) = spinning.as_ref().map(|r| &r.entries[0])
-        && let Some((least, most)) = advantage(metric, &spin.figure, &together)
-    {
-        let own = &spin.figure;
-        text.push_str(&format!(
-            "; {}, at {}, is {} times as fast, but spins: each end keeps a core busy",
-            name(summary, spin),
-            metric.quantity().show_interval(own.value, own.low, own.high),
-            range(least, most)
-        ));
-    }
-    text.push('.');
-    if let Some(sentence) = better_but_unranked(summary, &blocking) {
-        text.push_str(&sentence);
-    }
-    Some(text)
-}
-
-/// Returns a sentence on contenders whose figure is better than that of the best ranked one, but which have too few
-/// good trials to be ranked.
-fn better_but_unranked(summary: &Summary, ranking: &Ranking) -> Option<String> {
-    let first = ranking.entries[0].figure.value;
-    let better = |e: &&Entry| {
-        let order = e.figure.value.total_cmp(&first);
-        if ranking.metric.more_is_better() { order.is_gt() } else { order.is_lt() }
-    };
-    let names: Vec<String> =
-        ranking.too_few.iter().filter(better).map(|e| name(summary, e)).collect();
-    (!names.is_empty()).then(|| {
-        let n = names.len();
-        format!(
-            " {} {} a better median, but {} not ranked: fewer than five trials are good.",
-            list(names.into_iter()),
-            plural(n, "has", "have"),
-            plural(n, "is", "are")
-        )
+        None => format!("; next comes {next_name}"),
     })
 }
 
@@ -272,16 +255,6 @@ fn better_but_unranked(summary: &Summary, ranking: &Ranking) -> Option<String> {
 fn alone(ranking: &Ranking) -> &'static str {
     let others = ranking.degraded + ranking.too_few.len();
     if others == 0 { "was measured" } else { "has enough good trials" }
-}
-
-/// Returns an estimate whose interval covers those of all leaders.
-fn together(leaders: &[Entry]) -> Estimate {
-    let first = leaders[0].figure;
-    leaders.iter().fold(first, |all, e| Estimate {
-        low: all.low.min(e.figure.low),
-        high: all.high.max(e.figure.high),
-        ..all
-    })
 }
 
 /// The name of a metric in a sentence about a single mechanism.
@@ -293,64 +266,50 @@ fn figure_name(metric: Metric) -> &'static str {
         Metric::DueP99(_) => "99th-percentile latency",
         Metric::CpuPerMessage => "CPU time per message",
         Metric::CpuPerRoundTrip => "CPU time per round trip",
-        Metric::MessageRate | Metric::ByteRate => "throughput",
+        Metric::MessageRate => "message rate",
+        Metric::ByteRate => "throughput",
     }
 }
 
-/// Returns a sentence that says which contenders of a class are best and by how much, or that the run cannot tell.
-fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Option<String> {
-    let ranking = Ranking::of(summary, metric, 0, size, class)?;
+/// Which blocking contenders are best by a figure.
+enum Best {
+    /// A sentence on the best one.
+    Clear(String),
+    /// The figure and those that are tied, for a sentence on all such figures.
+    Open(String),
+}
+
+/// Returns which blocking contenders are best by a figure; `None` if none is ranked by it.
+fn best(summary: &Summary, metric: Metric, size: u64) -> Option<Best> {
+    let ranking = Ranking::of(summary, metric, 0, size, WaitClass::Blocking)?;
     let words = wording(metric);
     let leaders = ranking.leaders();
     let first = &ranking.entries[0];
-    let subject = subject(metric, size, class);
+    let subject = subject(metric, size);
     if ranking.entries.len() == 1 {
-        return Some(format!(
+        return Some(Best::Clear(format!(
             "For {subject}, only {} {}, with a {} of {}.",
             name(summary, first),
             alone(&ranking),
             figure_name(metric),
             figure(metric, first)
-        ));
-    }
-    // Each leader's interval overlaps the first one's, but not necessarily that of another leader.
-    if leaders.len() == ranking.entries.len() {
-        return Some(format!(
-            "For {subject}, this run cannot tell which of the {} contenders {}: their intervals overlap that of the best \
-             one, {}: {}.",
-            leaders.len(),
-            words.has,
-            name(summary, first),
-            figure(metric, first)
-        ));
+        )));
     }
     if leaders.len() > 1 {
-        return Some(format!(
-            "For {subject}, this run cannot tell which of {} {}: their intervals overlap that of the best one, {}: {}.",
+        return Some(Best::Open(format!(
+            "{} of {subject}: {} ({})",
+            figure_name(metric),
             list(leaders.iter().map(|e| name(summary, e))),
-            words.has,
-            name(summary, first),
-            figure(metric, first)
-        ));
+            metric.quantity().show(first.figure.value)
+        )));
     }
-    let mut sentence =
-        format!("For {subject}, {} {}: {}", name(summary, first), words.has, figure(metric, first));
-    if let Some(next) = ranking.runner_up() {
-        let next_name = name(summary, next);
-        match advantage(metric, &first.figure, &next.figure) {
-            Some((least, most)) => {
-                let by = times(least, most, words.adverbs);
-                sentence.push_str(&match words.next {
-                    Some(does) => format!("; {next_name} {does} {by}."),
-                    None => format!(", {by} {next_name}."),
-                });
-            }
-            None => sentence.push_str(&format!("; next comes {next_name}.")),
-        }
-    } else {
-        sentence.push('.');
-    }
-    Some(sentence)
+    let next = behind(summary, &ranking).unwrap_or_default();
+    Some(Best::Clear(format!(
+        "For {subject}, {} {}: {}{next}.",
+        name(summary, first),
+        words.has,
+        figure(metric, first)
+    )))
 }
 
 /// Returns a sentence on what spinning gains and what it costs. It compares two classes and does not rank one against
@@ -359,9 +318,8 @@ fn spinning_against_blocking(summary: &Summary, metric: Metric, size: u64) -> Op
     let spinning = Ranking::of(summary, metric, 0, size, WaitClass::Spinning)?;
     let price = "each end keeps a core busy while it waits";
     let (spin, spin_name) = (&spinning.entries[0], name(summary, &spinning.entries[0]));
-    let Some(blocking) = Ranking::of(summary, metric, 0, size, WaitClass::Blocking) else {
-        return best(summary, metric, size, WaitClass::Spinning);
-    };
+    // Without a mechanism that blocks, the headline is about those that spin.
+    let blocking = Ranking::of(summary, metric, 0, size, WaitClass::Blocking)?;
     let block = &blocking.entries[0];
     let what = match metric {
         Metric::RoundTripP50 | Metric::RoundTripP99 => "answers",
@@ -424,7 +382,7 @@ fn name(summary: &Summary, entry: &Entry) -> String {
     entry.name(summary)
 }
 
-/// Formats a figure: `13.2 µs (median of 5 trials, 95 % interval 12.9–13.5 µs)`.
+/// Formats a figure: `13.2 µs (median of 5 trials, 93 % interval 12.9–13.5 µs)`.
 fn figure(metric: Metric, entry: &Entry) -> String {
     let f = &entry.figure;
     let value = metric.quantity().show(f.value);
@@ -432,5 +390,5 @@ fn figure(metric: Metric, entry: &Entry) -> String {
         same if same == value => "with the same digits".to_owned(),
         interval => interval,
     };
-    format!("{value} (median of {} trials, 95 % interval {interval})", f.n)
+    format!("{value} (median of {} trials, {} {interval})", f.n, interval_name([f.n]))
 }

@@ -13,7 +13,6 @@ use crossway_records::compare::{
 };
 use crossway_records::record::{Rates, Record};
 use crossway_records::records_io::{ENVIRONMENT, Loaded, read_beside, read_records};
-use crossway_records::runs;
 use crossway_report::units::{Quantity, count};
 use serde::Serialize;
 
@@ -61,6 +60,9 @@ pub(crate) struct Compare {
     /// Compare the runs even if they are from different machines
     #[arg(long)]
     across_machines: bool,
+    /// Only list in which facts the machines of the two runs differ
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    machines: bool,
     /// Show only what is faster or slower
     #[arg(long)]
     changes: bool,
@@ -140,9 +142,16 @@ impl Run for Compare {
             (self.filter_a.clone().unwrap_or_default(), self.filter_b.clone().unwrap_or_default());
         let parts = self.filter_a.is_some() && self.filter_b.is_some();
         let b_path = match &self.b {
-            None if !parts => Some(self.latest()?),
+            None if !parts => Some(self.latest(ui)?),
             other => other.clone(),
         };
+        if self.machines {
+            let Some(b) = &b_path else {
+                bail!("--machines needs two runs; --a and --b select two parts of one run");
+            };
+            self.print_machines(b, ui)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut first = read_records(&self.a)?;
         let mut second = b_path.as_deref().map(read_records).transpose()?;
         for loaded in std::iter::once(&mut first).chain(second.as_mut()) {
@@ -255,14 +264,8 @@ impl Run for Compare {
 
 impl Compare {
     /// Returns the most recently started run, with which A is compared. Fails if there is none, or if it is A itself.
-    fn latest(&self) -> anyhow::Result<PathBuf> {
-        let dir =
-            self.a.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new(runs::OUT));
-        let latest = runs::find(&dir.join(runs::LATEST))
-            .or_else(|_| runs::find(Path::new(runs::LATEST)))
-            .ok()
-            .filter(|latest| latest.canonicalize().ok() != self.a.canonicalize().ok());
-        latest.with_context(|| {
+    fn latest(&self, ui: &Ui) -> anyhow::Result<PathBuf> {
+        args::latest_beside(&self.a, ui).with_context(|| {
             format!(
                 "there is no run later than {} to compare it with: name a second run, or select two parts of this run \
                  with --a and --b",
@@ -279,11 +282,7 @@ impl Compare {
     /// program. Runs from different machines are an error or, with `--across-machines`, a warning. Returns the
     /// warnings; a run without `env.json` gives a warning, too.
     fn check_machines(&self, b: &Path) -> anyhow::Result<Vec<String>> {
-        let read = |path: &Path| {
-            read_beside::<Environment>(path, ENVIRONMENT)
-                .with_context(|| format!("cannot read {ENVIRONMENT} next to {}", path.display()))
-        };
-        let (Some(env_a), Some(env_b)) = (read(&self.a)?, read(b)?) else {
+        let (Some(env_a), Some(env_b)) = (environment(&self.a)?, environment(b)?) else {
             return Ok(vec![
                 "one of the runs has no env.json, so it is unknown whether both are from the same machine"
                     .to_owned(),
@@ -292,16 +291,33 @@ impl Compare {
         if env_a.machine_id == env_b.machine_id {
             return Ok(Vec::new());
         }
-        let differences: Vec<String> = difference(&env_a.machine_facts, &env_b.machine_facts)
-            .into_iter()
-            .map(|(name, a, b)| format!("{name}: {a} | {b}"))
-            .collect();
-        let what = format!("the runs are from different machines ({})", differences.join("; "));
+        let differences = difference(&env_a.machine_facts, &env_b.machine_facts);
+        let names: Vec<&str> = differences.iter().map(|(name, ..)| name.as_str()).collect();
+        let what = format!("the runs are from different machines, which differ in {}", few(&names));
         ensure!(
             self.across_machines,
-            "{what}, so their figures may differ for that reason alone; to compare them anyway, add --across-machines"
+            "{what}, so their figures may differ for that reason alone; --machines lists the differences, and \
+             --across-machines compares the runs anyway"
         );
         Ok(vec![what])
+    }
+
+    /// Prints the facts in which the machines of the two runs differ.
+    fn print_machines(&self, b: &Path, ui: &Ui) -> anyhow::Result<()> {
+        let (Some(a), Some(b)) = (environment(&self.a)?, environment(b)?) else {
+            bail!("one of the runs has no {ENVIRONMENT}, so its machine is unknown");
+        };
+        let differences = difference(&a.machine_facts, &b.machine_facts);
+        if differences.is_empty() {
+            println!("Both runs are from the same machine.");
+            return Ok(());
+        }
+        for (name, a, b) in differences {
+            println!("{}", ui.paint("1", &name));
+            ui.print_wrapped(2, &format!("A: {a}"));
+            ui.print_wrapped(2, &format!("B: {b}"));
+        }
+        Ok(())
     }
 
     /// With `--markdown`, prints one table of all figures. Otherwise prints one table per case, with the case as its
@@ -386,6 +402,19 @@ impl Compare {
         for failure in failures {
             ui.print_noted("31", "FAIL", failure);
         }
+    }
+}
+
+fn environment(run: &Path) -> anyhow::Result<Option<Environment>> {
+    read_beside::<Environment>(run, ENVIRONMENT)
+        .with_context(|| format!("cannot read {ENVIRONMENT} next to {}", run.display()))
+}
+
+/// Lists up to four names, or else the first three and the number of the others.
+fn few(names: &[&str]) -> String {
+    match names {
+        [a, b, c, rest @ ..] if rest.len() > 1 => format!("{a}, {b}, {c} and {} more", rest.len()),
+        names => names.join(", "),
     }
 }
 

@@ -19,8 +19,8 @@ use crate::ui::{self, Ui};
 /// Export a run's records as a flat table in CSV or Parquet format
 #[derive(clap::Args)]
 pub(crate) struct Export {
-    /// Run to export: its folder, its results.jsonl, its name, or `latest`
-    #[arg(value_name = RUN, required_unless_present = "columns", add = args::known_runs())]
+    /// Run to export: its folder, its results.jsonl, its name, or `latest` [default: latest]
+    #[arg(value_name = RUN, add = args::known_runs())]
     run: Option<PathBuf>,
     /// File to write; the extension .csv or .parquet selects the format [default: CSV to standard output]
     #[arg(short, long, value_name = "FILE")]
@@ -51,8 +51,7 @@ impl Run for Export {
                 "this program was built without Parquet: export CSV, or build it with the feature 'parquet'"
             );
         }
-        let Some(run) = &self.run else { bail!("no run is named; name one, e.g. latest") };
-        let loaded = read_records(&args::run(run)?)?;
+        let loaded = read_records(&args::run_or_latest(self.run.as_deref(), ui)?)?;
         for warning in &loaded.warnings {
             eprintln!("crossway: {warning}");
         }

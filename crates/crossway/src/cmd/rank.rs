@@ -4,10 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crossway_lab::other_work::disturbances;
-use crossway_records::rank::{By, Entry, MOVED, Ranking, Speed, contender, moved_explained, rank};
+use crossway_records::awake::busy_explained;
+use crossway_records::rank::{
+    By, Entry, MOVED, Ranking, Speed, TwoRegimes, WaitClass, contender, moved_explained, rank,
+};
 use crossway_records::records_io::read_records;
-use crossway_report::awake::{AWAKE, awake_explained};
-use crossway_report::blocks::{BEYOND, BEYOND_MEANS, SIZES_ARE_REQUESTS};
+use crossway_records::stats::interval_name;
+use crossway_report::blocks::{BEYOND, BEYOND_MEANS, SIZES_ARE_REQUESTS, regimes_in_words};
+use crossway_report::ranking::Metric;
 use crossway_report::terminal::wrap_indented;
 use crossway_report::units::{Quantity, count};
 
@@ -18,13 +22,13 @@ use crate::ui::Ui;
 
 /// Rank the mechanisms of a run by speed and by CPU time, separately for each setting
 ///
-/// Mechanisms that spin and mechanisms that block are never ranked together. Mechanisms share a rank if their
-/// confidence intervals overlap that of the best of them.
+/// Mechanisms that spin, that block, and that may block but hardly slept (busy) are never ranked together. Mechanisms
+/// share a rank if their confidence intervals overlap that of the best of them.
 #[derive(clap::Args)]
 pub(crate) struct Rank {
-    /// Run to rank: its folder, its results.jsonl, its name, or `latest`
+    /// Run to rank: its folder, its results.jsonl, its name, or `latest` [default: latest]
     #[arg(value_name = RUN, add = args::known_runs())]
-    run: PathBuf,
+    run: Option<PathBuf>,
     #[command(flatten)]
     filters: Filters,
     /// Order of the rows
@@ -59,7 +63,7 @@ const WIDE: u16 = 92;
 
 impl Run for Rank {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
-        let path = args::run(&self.run)?;
+        let path = args::run_or_latest(self.run.as_deref(), ui)?;
         let mut loaded = read_records(&path)?;
         // Of the whole run, as in its report.
         let disturbed = disturbances("this run", &path, &loaded.records)?;
@@ -108,6 +112,17 @@ impl Run for Rank {
                 ui.print_noted("1", "note", &text);
                 println!();
             }
+            for two in rankings.two_regimes.iter().filter(|two| two.setting == ranking.setting) {
+                ui.print_noted("1", "two regimes", &in_words(two));
+                println!();
+            }
+        }
+        let unranked = |two: &&TwoRegimes| {
+            !rankings.rankings.iter().any(|ranking| ranking.setting == two.setting)
+        };
+        for two in rankings.two_regimes.iter().filter(unranked) {
+            let text = format!("{} in \"{}\"", in_words(two), two.setting);
+            ui.print_noted("1", "two regimes", &text);
         }
         if rankings.rankings.is_empty() {
             println!(
@@ -168,16 +183,19 @@ impl Run for Rank {
             );
         }
         let has_size = |r: &Ranking| {
-            ["socket-buffer", "capacity"].iter().any(|input| r.inputs.contains_key(*input))
+            let given = |input| r.inputs.get(input).is_some_and(|bytes| bytes != "default");
+            given("socket-buffer") || given("capacity")
         };
         if rankings.rankings.iter().any(has_size) {
             ui.print_noted("1", "note", SIZES_ARE_REQUESTS);
         }
         if rankings.rankings.iter().any(|r| r.by_speed.iter().any(|e| e.cores_moved)) {
-            ui.print_noted("1", &MOVED.to_string(), &moved_explained());
+            ui.print_wrapped(0, &moved_explained());
         }
-        if rankings.rankings.iter().any(|r| r.by_speed.iter().any(|e| e.hardly_slept)) {
-            ui.print_noted("1", &AWAKE.to_string(), &awake_explained());
+        let classes = rankings.rankings.iter().map(|r| r.wait_class);
+        let mut classes = classes.chain(rankings.alone.iter().map(|one| one.wait_class));
+        if classes.any(|class| class == WaitClass::Busy) {
+            ui.print_wrapped(0, &busy_explained());
         }
         if rankings.rankings.iter().any(|r| r.by_speed.iter().any(|e| e.beyond_limit)) {
             ui.print_noted("1", &BEYOND.to_string(), BEYOND_MEANS);
@@ -190,6 +208,11 @@ impl Run for Rank {
 fn setting_order(ranking: &Ranking) -> (String, u64, String) {
     let input = |name: &str| ranking.inputs.get(name).cloned().unwrap_or_default();
     (input("workload"), input("size").parse().unwrap_or(u64::MAX), ranking.setting.clone())
+}
+
+/// Describes a mechanism that works in one of two ways.
+fn in_words(two: &TwoRegimes) -> String {
+    format!("{}, so it has no rank: {}", two.mechanism, regimes_in_words(&two.regimes))
 }
 
 fn title(ranking: &Ranking) -> String {
@@ -224,32 +247,26 @@ fn rates(ranking: &Ranking) -> Option<String> {
 
 impl Rank {
     fn grid(&self, ranking: &Ranking, ui: &Ui) -> Grid {
-        let quantity = match ranking.speed {
-            Speed::MsgsPerS => Quantity::MessageRate,
-            _ => Quantity::Duration,
-        };
+        let quantity = Metric::quantity_of(ranking.speed);
+        let entries = || ranking.by_speed.iter().chain(&ranking.by_bits_per_cpu_s);
+        let interval = interval_name(entries().map(|entry| entry.figure.n));
         let wide = self.markdown || ui.width >= WIDE;
         let mut heads = vec![
             ("rank", Align::Right),
             ("mechanism", Align::Left),
             (if quantity == Quantity::MessageRate { UNIT } else { "speed" }, Align::Right),
-            ("95 % interval", Align::Right),
+            (&interval, Align::Right),
             ("CPU rank", Align::Right),
             ("per CPU-s", Align::Right),
         ];
         if wide {
-            heads.push(("95 % interval", Align::Right));
+            heads.push((&interval, Align::Right));
         }
         let mut grid = Grid::new(heads);
         for (speed, cpu) in self.rows(ranking) {
             let Some(either) = speed.or(cpu) else { continue };
-            let marks = [
-                (either.cores_moved, MOVED),
-                (either.beyond_limit, BEYOND),
-                (either.hardly_slept, AWAKE),
-            ];
-            let mark: String =
-                marks.into_iter().filter_map(|(is, mark)| is.then_some(mark)).collect();
+            let mark = if either.beyond_limit { BEYOND.to_string() } else { String::new() };
+            let moved = if either.cores_moved { format!(" ({MOVED})") } else { String::new() };
             let tone = |entry: Option<&Entry>| match entry {
                 Some(entry) if entry.rank == Some(1) => Tone::Good,
                 _ => Tone::Plain,
@@ -270,7 +287,7 @@ impl Rank {
             let [place, value, interval] = cells(speed, quantity);
             let mut row = vec![
                 (place, tone(speed)),
-                (format!("{}{mark}", name(either)), tone(speed)),
+                (format!("{}{mark}{moved}", name(either)), tone(speed)),
                 (value, Tone::Plain),
                 (interval, Tone::Plain),
             ];

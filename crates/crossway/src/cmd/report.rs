@@ -18,9 +18,9 @@ use crate::ui::Ui;
 /// standard output unless -o names a file.
 #[derive(clap::Args)]
 pub(crate) struct Report {
-    /// Run to report: its folder, its results.jsonl, its name, or `latest`
+    /// Run to report: its folder, its results.jsonl, its name, or `latest` [default: latest]
     #[arg(value_name = RUN, add = args::known_runs())]
-    dir: PathBuf,
+    dir: Option<PathBuf>,
     /// Write the page, or the selected format, to this file
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -39,14 +39,14 @@ pub(crate) struct Report {
 }
 
 impl Run for Report {
-    fn run(mut self, ui: &Ui) -> anyhow::Result<ExitCode> {
-        self.dir = args::run(&self.dir)?;
-        let run = Records::read(&self.dir)?;
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let dir = args::run_or_latest(self.dir.as_deref(), ui)?;
+        let run = Records::read(&dir)?;
         if self.json {
             self.emit(&format!("{:#}\n", json::document(&run)))?;
         } else if let Some(id) = &self.chart {
             let chart = svg::chart(&run, id).with_context(|| {
-                format!("{} has no records for the chart '{id}'", self.dir.display())
+                format!("{} has no records for the chart '{id}'", dir.display())
             })?;
             self.emit(&chart)?;
         } else if self.markdown {
@@ -54,7 +54,7 @@ impl Run for Report {
         } else if self.terminal {
             self.emit(&terminal::terminal(&run, ui.colour && self.output.is_none(), ui.width))?;
         } else {
-            let page = self.output.clone().unwrap_or_else(|| beside(&self.dir));
+            let page = self.output.clone().unwrap_or_else(|| beside(&dir));
             output::write(&page, "name another file with -o", |out| Ok(html::write(&run, out)?))?;
             print!("{}", terminal::terminal(&run, ui.colour, ui.width));
             println!("\nFull report: {}", page.display());
@@ -67,7 +67,7 @@ impl Report {
     /// Returns the options that write the page to the run's folder and print the summary, as after a measurement.
     pub(super) fn page_of(dir: &Path) -> Report {
         Report {
-            dir: dir.to_owned(),
+            dir: Some(dir.to_owned()),
             output: None,
             terminal: false,
             markdown: false,

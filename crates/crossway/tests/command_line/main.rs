@@ -1,5 +1,6 @@
 //! The command line: runs found by name, filters, sort orders, widths, completions.
 
+mod reference;
 mod tables;
 
 use std::fs;

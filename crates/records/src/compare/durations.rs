@@ -45,7 +45,7 @@ pub fn pooled(cases: &[Case]) -> Option<String> {
     let all = different.iter().flatten().copied().collect();
     Some(format!(
         "the trials of one case have different durations in {} of {} cases ({}), {CHANGES_FIGURES}; measure each \
-         case with one duration, or select one group with --filter",
+         case with one duration, or look at one group with `crossway rank --filter`",
         different.len(),
         cases.len(),
         names(&all)

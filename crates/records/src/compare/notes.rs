@@ -1,6 +1,7 @@
 //! Why a comparison is unclear, in words.
 
 use super::Figure;
+use crate::regimes::Regimes;
 use crate::stats::TRIALS_AT_LEAST;
 
 /// Why a figure has no interval. `figures` is the number of trials of A and of B that have this figure.
@@ -29,4 +30,20 @@ pub(super) fn cpus_moved(before: f64, after: f64) -> String {
         "the virtual CPUs were moved to other cores, or other programs used them (median cache-line round trip: \
          {before:.0} ns in A, {after:.0} ns in B); measure both again"
     )
+}
+
+/// The remark on a case that works in one of two ways, in A or in B.
+pub(super) fn two_regimes(regimes: [Option<Regimes>; 2]) -> String {
+    let side = |(name, regimes): (&str, Option<Regimes>)| {
+        let found = regimes?;
+        Some(format!(
+            "{name} has two regimes ({} and {} trials, at least a factor of {:.1} apart): {}",
+            found.low.trials,
+            found.high.trials,
+            found.high.min / found.low.max,
+            found.difference()
+        ))
+    };
+    let sides: Vec<String> = ["A", "B"].into_iter().zip(regimes).filter_map(side).collect();
+    sides.join("; ")
 }

@@ -98,7 +98,7 @@ pub fn beyond(trials: &[&Record]) -> bool {
     match first.inputs.workload {
         Workload::PingPong => {
             let trip = over(|r| latency(r, Span::RoundTrip).map(|l| l.p50 as f64));
-            let limit = readings.round_trip(WaitClass::of(&first.inputs.wait));
+            let limit = WaitClass::of_trials(trials).and_then(|class| readings.round_trip(class));
             trip.zip(limit).is_some_and(|(trip, (_, limit))| is_better(&trip, &limit, false))
         }
         Workload::Throughput => {

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
-use super::{quantile_of_sorted, sorted};
+use super::{binomial_tail, quantile_of_sorted, sorted};
 
 /// The distribution of a sample's median is exact if the sample has at most this many values; otherwise it comes from
 /// resampling. The cost of the exact distribution grows with the cube of the number of values.
@@ -40,11 +40,29 @@ impl Interval {
     }
 }
 
-/// The interval that contains the median with probability `level` (e.g. 0.95), from bootstrap percentiles. With five
-/// trials, it is their whole range.
+/// The interval of the median from bootstrap percentiles at this level (e.g. 0.95). With five trials, it is their whole
+/// range. [`coverage`] says how often it contains the true median.
 pub fn median_interval(figures: &[f64], level: f64) -> Option<Interval> {
     let sorted = sorted(figures)?;
     Some(interval(medians(&sorted, SEED), level))
+}
+
+/// The probability with which [`median_interval`] at a level of 0.95 contains the true median of what `n` trials were
+/// drawn from. It is not 0.95, because an interval of few figures can only end at a figure, or midway between two: that
+/// of five is their whole range. The probability of an interval that ends at figures is exact for every distribution;
+/// that of one which ends between two is Hettmansperger and Sheather's interpolation ("Confidence intervals based on
+/// interpolated order statistics", 1986). 0 without trials.
+pub fn coverage(n: usize) -> f64 {
+    if n > EXACT_AT_MOST {
+        return 0.95;
+    }
+    let places: Vec<f64> = (0..n).map(|at| at as f64).collect();
+    let Some(interval) = median_interval(&places, 0.95) else { return 0.0 };
+    // The interval misses the true median if at most `below` of the figures lie on one side of it.
+    let between = |below: f64| 1.0 - 2.0 * (1.0 - binomial_tail(n, below as usize + 1, 0.5));
+    let (outer, inner) = (between(interval.low.floor()), between(interval.low.ceil()));
+    let depth = interval.low.floor() + 1.0;
+    outer - depth / n as f64 * (outer - inner)
 }
 
 /// The interval of `median(over) / median(under)`, with both samples resampled independently. `None` if a figure is not
@@ -167,6 +185,18 @@ fn interval(mut distribution: Vec<(f64, f64)>, level: f64) -> Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_coverage_of_few_trials_is_below_the_level() {
+        // 1 - 2 * 0.5^5: all five on one side of the true median.
+        assert_eq!(coverage(5), 0.9375);
+        // From the second to the sixth of seven: 1 - 2 * (1 + 7) / 128.
+        assert_eq!(coverage(7), 0.875);
+        assert_eq!((coverage(0), coverage(65)), (0.0, 0.95));
+        assert!((5..=64).map(coverage).all(|c| (0.87..0.98).contains(&c)));
+        // An interval that ends midway: between those of the whole range and of the second to the fifth.
+        assert!((coverage(6) - 0.9375).abs() < 1e-9, "{}", coverage(6));
+    }
 
     fn check_sums(sorted: &[f64]) {
         let exact = medians(sorted, 1);

@@ -4,7 +4,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::{TRIALS_AT_LEAST, median, median_interval};
 
-/// The median over trials, with its 95 % interval.
+/// The median over trials, with its interval ([`median_interval`] at a level of 95 %).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Median over the trials.

@@ -3,7 +3,7 @@
 use crossway_records::inputs::Workload;
 
 use super::footnotes::marks_explained;
-use super::{DEGRADED, duration, mark_few, marked, text_figure};
+use super::{DEGRADED, duration, row, text_figure};
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{BesideSummary, Case, Summary, beside_name, workload_name};
 use crate::units::{self, Quantity};
@@ -25,12 +25,10 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
                 .filter(|c| (c.workload, c.size_bytes) == (workload, size))
                 .filter_map(|case| {
                     let contender = &summary.contenders[case.contender];
-                    let mut label = Cell::text(contender.label());
-                    label.note = case.degraded.then(|| DEGRADED.to_owned());
-                    let mut cells = vec![label];
+                    let mut cells = vec![Cell::text(contender.label())];
                     cells.extend(figures(case.beside.get(at)?, paced));
-                    cells.iter_mut().for_each(|cell| mark_few(cell, case.degraded));
-                    Some(Row { class: marked(contender.discipline()), cells })
+                    let words = [(DEGRADED, case.degraded)];
+                    Some(row(case.class, cells, case.degraded, &words))
                 })
                 .collect();
             if rows.is_empty() {

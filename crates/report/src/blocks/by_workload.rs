@@ -5,10 +5,8 @@ use crossway_records::inputs::Workload;
 use crossway_records::rank::{MOVED, WaitClass};
 use crossway_records::record::Span;
 
-use super::footnotes::{marks_explained, without_cpu_time};
-use super::{
-    DEGRADED, NOISE, duration, leave_out_empty_noise, mark_few, marked, noise_cell, text_figure,
-};
+use super::footnotes::{MISSED, TWO_REGIMES, marks_explained, two_regimes, without_cpu_time};
+use super::{DEGRADED, NOISE, duration, leave_out_empty_noise, noise_cell, text_figure};
 use crate::estimate::Estimate;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{Case, Summary, workload_name};
@@ -126,15 +124,8 @@ pub(super) fn by_workload(
         let mut rows: Vec<((WaitClass, f64), Row)> = shown()
             .map(|case| {
                 let contender = &summary.contenders[case.contender];
-                let class = contender.discipline();
-                let mut label = Cell::text(contender.label());
-                label.note = case.degraded.then(|| DEGRADED.to_owned());
+                let label = Cell::text(contender.label());
                 let mut cells: Vec<Cell> = std::iter::once(label).chain(row(case)).collect();
-                cells.iter_mut().for_each(|cell| mark_few(cell, case.degraded));
-                if case.cores_moved && !case.degraded {
-                    let figures = cells.iter_mut().filter(|cell| cell.trials.is_some());
-                    figures.for_each(|cell| cell.marks.push(MOVED));
-                }
                 if case.degraded {
                     // Trials that do not represent the case give no interval for it.
                     for cell in cells.iter_mut().filter(|cell| cell.trials.is_some()) {
@@ -142,7 +133,15 @@ pub(super) fn by_workload(
                     }
                 }
                 cells.push(noise_cell(if case.degraded { [None; 2] } else { noise(case) }));
-                ((class, order(case)), Row { class: marked(class), cells })
+                let missed = case.pacing.as_ref().is_some_and(|p| p.missed_trials > 0);
+                let words = [
+                    (DEGRADED, case.degraded),
+                    (MISSED, missed && !case.degraded),
+                    (MOVED, case.cores_moved && !case.degraded),
+                    (TWO_REGIMES, case.regimes.is_some()),
+                ];
+                let row = super::row(case.class, cells, case.degraded, &words);
+                ((case.class, order(case)), row)
             })
             .collect();
         let place = |class: WaitClass| WaitClass::ALL.iter().position(|c| *c == class);
@@ -152,6 +151,7 @@ pub(super) fn by_workload(
         let mut heads: Vec<String> = heads.map(|head| (*head).to_owned()).collect();
         leave_out_empty_noise(&mut heads, &mut rows);
         let mut notes = marks_explained(&heads, &rows);
+        notes.extend(two_regimes(summary, shown()));
         notes.extend(without_cpu_time(summary, shown()));
         Sheet {
             title: format!("{} messages, {name}", units::size(size)),

@@ -1,10 +1,12 @@
-//! The footnotes of tables: marks and their explanations, and why cases have no CPU time.
+//! The footnotes of tables: marks and words with their explanations, and why cases have no CPU time.
 
 use std::collections::BTreeMap;
 
-use crossway_records::rank::{MOVED, moved_explained};
+use crossway_records::awake::busy_explained;
+use crossway_records::rank::{MOVED, WaitClass, moved_explained};
+use crossway_records::regimes::{Regime, Regimes};
 
-use crate::awake::{AWAKE, awake_explained};
+use crate::ranking::Metric;
 use crate::sheet::Row;
 use crate::summary::{Case, Summary, without_numbers};
 use crate::units;
@@ -21,23 +23,57 @@ pub const BEYOND_MEANS: &str = "beyond the limit that was measured between the t
                             mechanism avoids a cost that the limit includes, or the loop that measured the limit was \
                             slower than is possible here (see “Physical limits” in the report)";
 
-/// Footnote mark of an achieved rate that some of the trials missed; the cell's note has their number.
-pub(super) const MISSED: char = '◊';
+/// The word for rows of which some trials missed the rate.
+pub(super) const MISSED: &str = "missed rate";
 
-/// Explains [`MISSED`] with the number of trials of each row that has the mark.
+/// Explains [`MISSED`] with the number of trials of each row that has the word; the note of the cell with the achieved
+/// rate has it.
 fn missed_explained(rows: &[Row]) -> String {
-    let numbers = rows.iter().filter_map(|row| {
-        let cell = row.cells.iter().find(|cell| cell.marks.contains(MISSED))?;
-        Some(format!("{}: {}", row.cells.first()?.text, cell.note.as_deref()?))
+    let numbers = rows.iter().filter(|row| has_word(row, MISSED)).filter_map(|row| {
+        let achieved = row.cells.iter().filter_map(|cell| cell.note.as_deref());
+        let note = achieved.into_iter().find(|note| note.contains("missed in"))?;
+        Some(format!("{}: {note}", row.cells.first()?.text))
     });
     format!(
-        "some trials missed the rate, and the figures include them: {}",
+        "{MISSED}: some trials missed the rate, and the figures include them: {}",
         numbers.collect::<Vec<_>>().join("; ")
     )
 }
 
-/// Footnote mark of a figure with too few trials to be ranked.
-pub(super) const FEW: char = '‡';
+/// The word for rows with a figure of too few trials to be ranked.
+pub(super) const FEW: &str = "few trials";
+
+/// The word for rows with a case whose trials fall into two groups.
+pub(super) const TWO_REGIMES: &str = "two regimes";
+
+/// Explains [`TWO_REGIMES`]: the two groups of each of these cases that has them, and what differs between them.
+pub(super) fn two_regimes<'a>(
+    summary: &Summary,
+    cases: impl IntoIterator<Item = &'a Case>,
+) -> Vec<String> {
+    let note = |case: &Case| {
+        let regimes = case.regimes?;
+        let label = summary.contenders[case.contender].label();
+        Some(format!("{TWO_REGIMES}: {label}, {}, so it is not ranked", regimes_in_words(&regimes)))
+    };
+    cases.into_iter().filter_map(note).collect()
+}
+
+/// Adds a word to the name of a row, unless it is there.
+pub(super) fn add_word(row: &mut Row, word: &str) {
+    if has_word(row, word) {
+        return;
+    }
+    if let Some(name) = row.cells.first_mut() {
+        name.note =
+            Some(name.note.take().map_or(word.to_owned(), |note| format!("{note}, {word}")));
+    }
+}
+
+fn has_word(row: &Row, word: &str) -> bool {
+    let note = row.cells.first().and_then(|name| name.note.as_deref());
+    note.is_some_and(|note| note.split(", ").any(|one| one == word))
+}
 
 /// Explains [`FEW`] with the number of trials of each row that has the mark. If the marked figures of a row are from
 /// different numbers of trials, their columns are named.
@@ -46,10 +82,11 @@ fn few_explained(heads: &[String], rows: &[Row]) -> String {
     for row in rows {
         let Some(name) = row.cells.first() else { continue };
         let mut columns: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
-        for (head, cell) in heads.iter().zip(&row.cells).filter(|(_, c)| c.marks.contains(FEW)) {
+        for (head, cell) in heads.iter().zip(&row.cells).filter(|(_, c)| c.few_trials.is_some()) {
             columns.entry(cell.few_trials.unwrap_or(0)).or_default().push(head);
         }
-        let several = columns.len() > 1;
+        // The row's word does not say which of its figures it is about.
+        let several = columns.len() > 1 || row.cells.iter().any(|cell| cell.trials.is_some());
         for (trials, columns) in columns {
             let figures =
                 if several { format!(" ({})", columns.join(", ")) } else { String::new() };
@@ -62,7 +99,7 @@ fn few_explained(heads: &[String], rows: &[Row]) -> String {
         format!("{trials}{each} of {}", list(names.into_iter()))
     };
     let numbers: Vec<String> = by_trials.into_iter().map(of).collect();
-    format!("fewer than five good trials, and therefore not ranked: {}", numbers.join("; "))
+    format!("{FEW}: fewer than five good trials, and therefore not ranked: {}", numbers.join("; "))
 }
 
 /// Explains settings with a size of buffers.
@@ -70,24 +107,30 @@ pub const SIZES_ARE_REQUESTS: &str = "“socket buffer” and “capacity” are
                                       ignores them, and others may round them; results.jsonl has the sizes that were \
                                       in use, under facts";
 
-/// Returns the footnotes that explain the marks in these rows.
+/// Returns the footnotes that explain the marks and the words in these rows.
 pub(super) fn marks_explained(heads: &[String], rows: &[Row]) -> Vec<String> {
-    let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.marks.contains(mark));
-    let (awake, moved, few) = (awake_explained(), moved_explained(), few_explained(heads, rows));
-    let missed = missed_explained(rows);
-    let marks: [(char, &str); 6] = [
-        (MISSED, &missed),
-        (POOLED, POOLED_MEANS),
-        (BEYOND, BEYOND_MEANS),
-        (FEW, &few),
-        (AWAKE, &awake),
-        (MOVED, &moved),
+    let marked = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.marks.contains(mark));
+    let worded = |word: &str| rows.iter().any(|row| has_word(row, word));
+    let busy = rows.iter().any(|row| row.class == Some(WaitClass::Busy.name()));
+    let notes = [
+        worded(MISSED).then(|| missed_explained(rows)),
+        marked(POOLED).then(|| format!("{POOLED} {POOLED_MEANS}")),
+        marked(BEYOND).then(|| format!("{BEYOND} {BEYOND_MEANS}")),
+        worded(FEW).then(|| few_explained(heads, rows)),
+        busy.then(busy_explained),
+        worded(MOVED).then(moved_explained),
     ];
-    marks
-        .into_iter()
-        .filter(|(mark, _)| has(*mark))
-        .map(|(mark, means)| format!("{mark} {means}"))
-        .collect()
+    notes.into_iter().flatten().collect()
+}
+
+/// The two groups in words: `two groups of trials: 17.4–17.9 µs (3 trials) and 38.9–52.9 µs (2 trials); ...`.
+pub fn regimes_in_words(regimes: &Regimes) -> String {
+    let quantity = Metric::quantity_of(regimes.speed);
+    let group = |r: &Regime| {
+        let range = quantity.show_interval(r.max, r.min, r.max);
+        format!("{range} ({})", units::count(r.trials, "trial", "trials"))
+    };
+    format!("{} or {}: {}", group(&regimes.low), group(&regimes.high), regimes.difference())
 }
 
 /// Returns a footnote for each reason why some of these cases have no CPU time. Reasons that differ only in numbers are

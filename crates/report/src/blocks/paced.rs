@@ -1,7 +1,6 @@
 //! Tables of paced streams: one per pace and size. Percentiles that no case has are left out.
 
 use super::by_workload::by_workload;
-use super::footnotes::MISSED;
 use super::{CPU_ROUND_TRIP, duration, pooled, text_figure};
 use crate::estimate::Estimate;
 use crate::sheet::{Cell, Sheet};
@@ -40,7 +39,6 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
         achieved.note =
             pacing.map(|p| format!("{} %", three_digits(p.reached_share.value * 100.0)));
         if let Some(p) = pacing.filter(|p| p.missed_trials > 0 && !case.degraded) {
-            achieved.marks.push(MISSED);
             achieved.note = Some(format!(
                 "{} %, missed in {} of {} trials",
                 three_digits(p.reached_share.value * 100.0),

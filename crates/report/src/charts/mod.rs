@@ -23,6 +23,9 @@ use crate::units;
 /// Maximum number of views of a chart; the figures of further views are only in the raw data.
 const VIEWS_MAX: usize = 60;
 
+/// Charts whose figures are all in the tables, too.
+const IN_TABLES: [&str; 4] = ["round-trip", "throughput", "trade-off", "cpu"];
+
 /// Message size in bytes of the view that is shown first if a chart has one view per size. Most published figures are
 /// for this size.
 const USUAL_SIZE: u64 = 64;
@@ -320,14 +323,17 @@ pub fn all(summary: &Summary, limits: &Limits, histograms: &Histograms) -> Vec<C
             view.series.retain(|s| !s.y.is_empty());
         }
         // A rate at which too few messages were sent for a percentile leaves a view without a point.
-        chart.views.retain(|v| !v.series.is_empty() || v.matrix.is_some());
+        // A chart of a single point shows nothing that is not in the tables, if it is there.
+        let points = |view: &View| view.series.iter().map(|s| s.y.len()).sum::<usize>();
+        let least = if IN_TABLES.contains(&chart.id) { 2 } else { 1 };
+        chart.views.retain(|v| points(v) >= least || v.matrix.is_some());
         chart.views.truncate(VIEWS_MAX);
         chart.initial =
             chart.views.iter().position(|v| v.size_bytes == Some(USUAL_SIZE)).unwrap_or(0);
     }
     charts.retain(|chart| !chart.views.is_empty());
     for chart in charts.iter_mut().filter(|chart| chart.has_bars()) {
-        chart.reading.push_str(" A bar through a marker is a 95 % interval.");
+        chart.reading.push_str(" A bar through a marker is an interval.");
     }
     charts
 }

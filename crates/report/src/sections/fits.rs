@@ -119,7 +119,7 @@ pub(super) fn fits(run: &Run) -> Option<Section> {
                 "A straight line is fitted to time over message size; it gives the fixed cost of a message and the cost \
                  of each byte. {}{}Where the worst residual is above 25 %, a straight line does not describe the data \
                  (for example because the messages outgrow a cache or a buffer), and the chart says more than the fit.",
-                if sure_any { "The ranges in small print are 95 % intervals. " } else { "" },
+                if sure_any { "The ranges in small print are 95 % bootstrap intervals. " } else { "" },
                 if unsure_any {
                     "A fit has no interval if one of its sizes has fewer than five good trials; the small print then \
                      shows the smallest number of trials of a size. "

@@ -87,7 +87,7 @@ pub(super) fn section(run: &Run) -> Option<Section> {
         title: "What the plan requires",
         paragraphs: vec![
             headline,
-            "A goal is met if the whole 95 % interval of the median over the good trials (those that nothing \
+            "A goal is met if the whole interval of the median over the good trials (those that nothing \
              disturbed, at their rate or below it) satisfies it, and missed if the whole interval violates it, or if \
              the median trial did not achieve its rate; a goal on the largest latency must hold in every good trial. \
              If the interval includes the bound, or if there are fewer than five good trials, the goal is undecided."

@@ -65,7 +65,7 @@ fn beside(run: &Run) -> Option<Sheet> {
             let mut known = false;
             let trip = case(small, Metric::RoundTripP50).and_then(|c| {
                 let figure = c.latency(Span::RoundTrip)?.p50;
-                Some((figure, run.limits.round_trip_limit(contender, c)?))
+                Some((figure, run.limits.round_trip_limit(c)?))
             });
             match trip {
                 Some((figure, (name, limit))) => {

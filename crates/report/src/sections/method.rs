@@ -12,8 +12,9 @@ use crate::units::count;
 
 pub(super) fn method(run: &Run) -> Section {
     let intervals = if run.summary.has_intervals() {
-        "Its interval is the 95 % bootstrap interval of that median, which with five trials is their whole range. \
-         Contenders whose intervals overlap that of the best one share its rank."
+        "Its interval is the bootstrap interval of that median at a level of 95 %, which with five trials is their whole \
+         range and contains the true median in 93 % of cases. Contenders whose intervals overlap that of the best one \
+         share its rank."
     } else {
         "With fewer than five trials it has no interval, and nothing is ranked."
     };

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use crossway_records::awake::sleeps_per_msg;
 use crossway_records::cases::{counts, good};
 use crossway_records::inputs::Workload;
 use crossway_records::limits::bound::Readings;
+use crossway_records::rank::WaitClass;
 use crossway_records::record::{IfaceMeters, LOCAL, Latency, Record, Span};
+use crossway_records::regimes::Regimes;
 
 use super::{BesideSummary, Key};
 use crate::estimate::Estimate;
@@ -141,6 +144,11 @@ pub struct Case {
     pub size_bytes: u64,
     /// The case's name in the records; `crossway rerun` repeats a case by this name.
     pub name: String,
+    /// The wait class within which the case is ranked.
+    pub class: WaitClass,
+    /// The two groups into which the trials fall, far apart; `None` if they do not. Such a case is shown, but has no
+    /// figure that could be ranked.
+    pub regimes: Option<Regimes>,
     /// Whether no trials count: all are disturbed, or the median one missed its rate. Such a case is shown and marked,
     /// but never ranked.
     pub degraded: bool,
@@ -288,6 +296,8 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
         workload: key.workload,
         size_bytes: key.size_bytes,
         name: trials[0].case.clone(),
+        class: WaitClass::of_trials(&used).unwrap_or_else(|| key.contender.discipline()),
+        regimes: if degraded { None } else { Regimes::of(&used) },
         degraded,
         msgs_per_s: over(&|r| r.throughput.map(|t| t.msgs_per_s)),
         bytes_per_s: over(&|r| r.throughput.map(|t| t.bytes_per_s)),
@@ -298,10 +308,7 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
             .and_then(|r| r.nulls.get("cost").cloned()),
         bits_per_cpu_s: over(&|r| r.cost.map(|c| c.bits_per_cpu_s)),
         role_shares: role_shares(&used),
-        switches_per_msg: over(&|r| {
-            let switches: u64 = r.roles.iter().map(|role| role.switches_voluntary).sum();
-            (!r.roles.is_empty()).then_some(switches as f64 / messages(r)?)
-        }),
+        switches_per_msg: over(&sleeps_per_msg),
         packets,
         wire: Wire::of(&used),
         pacing,

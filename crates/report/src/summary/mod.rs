@@ -7,11 +7,12 @@ mod reasons;
 mod setting;
 mod workload;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crossway_records::inputs::Workload;
 use crossway_records::rank::{Rankings, Reversal, rank};
 use crossway_records::record::{LOCAL, Record, Status};
+use crossway_records::stats::TRIALS_AT_LEAST;
 
 use crate::contender::Contender;
 use crate::estimate::Estimate;
@@ -252,6 +253,16 @@ impl Summary {
             case.msgs_per_s.as_ref().is_some_and(enough)
                 || case.latencies.iter().any(|latency| enough(&latency.p50))
         })
+    }
+
+    /// Returns the numbers of trials of the figures that have an interval, each once.
+    pub(crate) fn trials_of_figures(&self) -> BTreeSet<usize> {
+        let latencies = |case: &'_ Case| case.latencies.iter().map(|l| l.p50.n).collect::<Vec<_>>();
+        let figures = self.cases.iter().filter(|c| !c.degraded);
+        figures
+            .flat_map(|c| c.msgs_per_s.iter().map(|f| f.n).chain(latencies(c)).collect::<Vec<_>>())
+            .filter(|n| *n >= TRIALS_AT_LEAST)
+            .collect()
     }
 
     /// Returns the message sizes of the cases that satisfy `wanted`, in ascending order.

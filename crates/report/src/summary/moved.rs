@@ -8,6 +8,7 @@ use crossway_records::inputs::Workload;
 use crossway_records::limits::{cores_moved, cores_moved_between};
 use crossway_records::rank::WaitClass;
 use crossway_records::record::{Record, Status};
+use crossway_records::regimes::Regimes;
 use crossway_records::stats;
 
 use super::{Key, Setting};
@@ -16,8 +17,10 @@ use crate::units::count;
 /// What competing cases have in common: setting, workload, message size and wait class.
 type Competition<'a> = (&'a Setting, Workload, u64, WaitClass);
 
-fn competition(key: &Key) -> Competition<'_> {
-    (&key.setting, key.workload, key.size_bytes, key.contender.discipline())
+fn competition<'a>(key: &'a Key, trials: &[&Record]) -> Competition<'a> {
+    let trials: Vec<&Record> = good(trials).collect();
+    let class = WaitClass::of_trials(&trials).unwrap_or_else(|| key.contender.discipline());
+    (&key.setting, key.workload, key.size_bytes, class)
 }
 
 /// The median cache-line round trip in nanoseconds over all trials of each group of competing cases.
@@ -27,7 +30,10 @@ impl<'a> UsualCores<'a> {
     pub(super) fn of(groups: &'a HashMap<Key, Vec<&Record>>) -> UsualCores<'a> {
         let mut lines: HashMap<Competition<'_>, Vec<f64>> = HashMap::new();
         for (key, trials) in groups {
-            lines.entry(competition(key)).or_default().extend(cache_line_ns(trials));
+            // A case with two regimes competes with nothing.
+            if Regimes::of(&good(trials).collect::<Vec<_>>()).is_none() {
+                lines.entry(competition(key, trials)).or_default().extend(cache_line_ns(trials));
+            }
         }
         let median = |(key, lines): (_, Vec<f64>)| Some((key, stats::median(&lines)?));
         UsualCores(lines.into_iter().filter_map(median).collect())
@@ -36,7 +42,7 @@ impl<'a> UsualCores<'a> {
     /// Returns whether the cache-line round trip changed during one of the case's trials or between them, or differs from
     /// that of the competing cases; degraded trials are ignored.
     pub(super) fn moved(&self, key: &Key, trials: &[&Record]) -> bool {
-        let usual = self.0.get(&competition(key)).copied();
+        let usual = self.0.get(&competition(key, trials)).copied();
         let own = stats::median(&cache_line_ns(trials));
         let apart = usual.zip(own).is_some_and(|(usual, own)| cores_moved(usual, own));
         let readings: Vec<(f64, f64)> =

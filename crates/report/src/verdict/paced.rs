@@ -16,9 +16,8 @@ pub(super) fn metric(summary: &Summary) -> Option<(Metric, u64)> {
     let size = usual(&summary.sizes(paced))?;
     let cases = || summary.cases.iter().filter(|c| paced(c) && c.size_bytes == size);
     let rate = |case: &&Case| case.pacing.as_ref().map_or(0.0, |p| p.intended_msgs_per_s);
-    let class = |case: &Case| summary.contenders[case.contender].discipline();
     let several = |case: &Case| {
-        let alike = |c: &&Case| c.workload == case.workload && class(c) == class(case);
+        let alike = |c: &&Case| c.workload == case.workload && c.class == case.class;
         cases().filter(alike).count() > 1
     };
     let order = |case: &&Case| (several(case), rate(case));

@@ -34,8 +34,8 @@ fn every_setting_and_workload_has_its_block() {
     );
     let text = terminal::terminal(&run, false, 100);
     assert!(titles.iter().all(|title| text.contains(title)), "{text}");
-    // With several settings, the headline names the one it is about.
-    assert!(run.verdict().headline.contains("“two cores, shared cache, no load added”"), "{text}");
+    // With several settings, the verdict names the one it is about.
+    assert!(run.verdict().detail.contains("“two cores, shared cache, no load added”"), "{text}");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn trials_that_missed_their_rate_are_in_the_figures_and_counted() {
         (run.summary.cases[0].clone(), terminal::terminal(&run, false, 200))
     };
     let (all_good, text) = case(0);
-    assert!(!text.contains('◊') && !text.contains("only missed their rate"), "{text}");
+    assert!(!text.contains("missed rate") && !text.contains("only missed their rate"), "{text}");
     let (some, text) = case(4);
     let max = |case: &crossway_report::summary::Case| case.latencies[0].max;
     assert!(max(&some) > max(&all_good), "the slow trials are included");
@@ -106,7 +106,7 @@ fn trials_that_missed_their_rate_are_in_the_figures_and_counted() {
     assert!(text.contains("except those that only missed their rate"), "{text}");
     // Where the median trial missed it, the case was not measured at that rate.
     let (most, text) = case(6);
-    assert!(most.degraded && !text.contains('◊'), "{text}");
+    assert!(most.degraded && !text.contains("missed rate"), "{text}");
     let interval = |cell: &crossway_report::sheet::Cell| cell.trials.is_some();
     let run = Run::of_records(Path::new("run"), trials_that_missed(6));
     let (found, _) = blocks(&run.summary, 12);
@@ -184,12 +184,13 @@ fn figures_of_a_background_workload_with_too_few_trials_are_marked() {
         block.expect("a background workload").sheets[0].clone()
     };
     let few = sheet(&with(4));
-    assert_eq!((few.heads[3].as_str(), few.rows[0].cells[3].marks.as_str()), ("p50", "‡"));
-    let told = "‡ fewer than five good trials, and therefore not ranked: 4 good trials of pipe";
+    assert_eq!(few.rows[0].cells[0].note.as_deref(), Some("few trials"));
+    let told =
+        "few trials: fewer than five good trials, and therefore not ranked: 4 good trials of pipe";
     assert!(few.notes.iter().any(|note| note == told), "{:?}", few.notes);
     let enough = sheet(&with(5));
-    assert!(enough.rows[0].cells.iter().all(|cell| cell.marks.is_empty()), "{enough:?}");
-    assert!(enough.notes.iter().all(|note| !note.contains('‡')), "{:?}", enough.notes);
+    assert_eq!(enough.rows[0].cells[0].note, None, "{enough:?}");
+    assert!(enough.notes.iter().all(|note| !note.contains("few trials")), "{:?}", enough.notes);
 }
 
 #[test]
@@ -325,10 +326,10 @@ fn figures_on_other_cores_than_their_competitors_are_marked_and_explained() {
     let run = run_of(vec![round_trips("shm-futex", Wait::Block, &FAST), pipe, fifo]);
     let text = terminal::terminal(&run, false, 100);
     let of = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-    assert!(of("fifo").contains("20.2 µs §"), "{text}");
-    assert!(!of("pipe").contains('§') && !of("shm-futex").contains('§'), "{text}");
-    assert!(text.contains("\n§ the cache-line round trip between the cores"), "{text}");
-    assert!(terminal::markdown(&run).contains("20.2 µs §"), "{text}");
+    assert!(of("fifo").starts_with("fifo (moved cores)"), "{text}");
+    assert!(!of("pipe").contains("moved") && !of("shm-futex").contains("moved"), "{text}");
+    assert!(text.contains("\nmoved cores: the cache-line round trip between the cores"), "{text}");
+    assert!(terminal::markdown(&run).contains("| blocking, moved cores |"), "{text}");
 }
 
 #[test]
@@ -341,7 +342,8 @@ fn a_mechanism_alone_in_its_class_is_marked_if_its_cores_moved_between_trials() 
     }
     let text = terminal::terminal(&run_of(vec![alone]), false, 100);
     let row = text.lines().find(|line| line.starts_with("pipe ")).unwrap_or_default();
-    assert!(row.contains('§') && text.contains("\n§ the cache-line round trip"), "{text}");
+    let told = "\nmoved cores: the cache-line round trip";
+    assert!(row.contains("(moved cores)") && text.contains(told), "{text}");
 }
 
 #[test]
@@ -365,13 +367,11 @@ fn the_verdict_and_the_answers_mark_a_winner_on_moved_cores_like_its_figures() {
     }
     let run = run_of(vec![fast, round_trips("pipe", Wait::Block, &SLOW)]);
     let verdict = run.verdict();
-    assert!(verdict.headline.contains("shm-futex § has the shortest"), "{}", verdict.headline);
-    assert!(verdict.sentences[0].contains("shm-futex § has"), "{}", verdict.sentences[0]);
+    assert!(verdict.headline.contains("shm-futex has the shortest"), "{}", verdict.headline);
+    assert!(verdict.detail.contains("shm-futex (moved cores)"), "{}", verdict.detail);
     let last = verdict.sentences.last().expect("sentences");
-    assert!(last.starts_with("§ the cache-line round trip between the cores"), "{last}");
-    let text = terminal::terminal(&run, false, 100);
-    assert!(text.contains("10.0 µs§*"), "{text}");
-    assert!(page(&run).contains("shm-futex §"));
+    assert!(last.starts_with("Moved cores: the cache-line round trip between the cores"), "{last}");
+    assert!(page(&run).contains("shm-futex (moved cores)"));
 }
 
 #[test]
@@ -395,7 +395,7 @@ fn requests_are_round_trips_and_their_few_trials_are_counted() {
     let headline = run.verdict().headline;
     assert!(!headline.contains("no round trips"), "{headline}");
     for text in [terminal::terminal(&run, false, 120), terminal::markdown(&run)] {
-        assert!(text.contains("‡ fewer than five good trials"), "{text}");
+        assert!(text.contains("few trials: fewer than five good trials"), "{text}");
         assert!(text.contains("3 good trials of pipe"), "{text}");
     }
 }

@@ -51,10 +51,7 @@ const SLOW: [u64; 5] = [20_000, 20_200, 20_400, 20_100, 20_300];
 #[test]
 fn a_run_that_only_skipped_says_so() {
     let run = run_of(vec![vec![synthetic::skipped("vsock", "no transport", "modprobe vsock")]]);
-    assert_eq!(
-        run.verdict().headline,
-        "Nothing was measured: every case was skipped. The reasons and remedies are listed below."
-    );
+    assert_eq!(run.verdict().headline, "Nothing was measured: every case was skipped.");
     assert_eq!(run.summary.skipped_mechanisms(), ["vsock"]);
     assert!(
         terminal::terminal(&run, false, 100)
@@ -101,15 +98,12 @@ fn a_run_of_degraded_trials_or_of_other_workloads_says_what_its_figures_are_for(
         }
         records
     };
-    let headline = run_of(vec![pairs("pipe", 5), pairs("fifo", 5)]).verdict().headline;
-    assert!(
-        headline.ends_with("the other workloads, and `crossway rank` ranks them."),
-        "{headline}"
-    );
+    let detail = run_of(vec![pairs("pipe", 5), pairs("fifo", 5)]).verdict().detail;
+    assert!(detail.ends_with("the other workloads, and `crossway rank` ranks them."), "{detail}");
     // The command has no ranking of a single mechanism, nor of too few trials.
     for parts in [vec![pairs("pipe", 5)], vec![pairs("pipe", 4), pairs("fifo", 4)]] {
-        let headline = run_of(parts).verdict().headline;
-        assert!(headline.ends_with("show the figures of the other workloads."), "{headline}");
+        let detail = run_of(parts).verdict().detail;
+        assert!(detail.ends_with("show the figures of the other workloads."), "{detail}");
     }
 }
 
@@ -172,7 +166,7 @@ fn sections_without_data_are_left_out() {
     let run = run_of(vec![round_trips("pipe", Wait::Block, &FAST)]);
     let ids: Vec<_> =
         charts::all(&run.summary, &run.limits, &run.histograms).iter().map(|c| c.id).collect();
-    assert_eq!(ids, ["round-trip", "trade-off", "cpu", "distribution"]);
+    assert_eq!(ids, ["distribution"]);
 }
 
 #[test]

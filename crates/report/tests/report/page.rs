@@ -239,6 +239,6 @@ fn the_comparisons_name_their_setting_and_no_option_is_broken() {
     run.notices.push("Run `crossway measure --trials 9`.".to_owned());
     let page = page(&run);
     let setting = run.verdict().setting.expect("several settings");
-    assert!(page.contains(&format!("These comparisons apply to the setting “{setting}”:")));
+    assert!(page.contains(&format!("All comparisons here are of the setting “{setting}”.")));
     assert!(page.contains("measure <span class=\"opt\">--trials </span>9</code>"));
 }

@@ -12,13 +12,14 @@ fn a_clear_winner_is_named_with_the_factor_that_the_intervals_allow() {
     let verdict = run.verdict();
     assert_eq!(
         verdict.headline,
-        "For 64-byte messages with both ends blocking, shm-futex has the shortest round trip: 10.0 µs (10.0–10.1 µs)."
+        "For 64-byte messages, shm-futex has the shortest round trip of 2 blocking mechanisms: 10 µs."
     );
     assert_eq!(
-        verdict.sentences[0],
-        "For 64-byte messages with both ends blocking, shm-futex has the shortest median round trip: 10.0 µs (median \
-         of 5 trials, 95 % interval 10.0–10.1 µs); pipe takes 1.98 to 2.04 times as long."
+        verdict.detail,
+        "Median round trip: 10.0 µs (median of 5 trials, 93 % interval 10.0–10.1 µs); pipe takes 1.98 to 2.04 times as \
+         long."
     );
+    assert_eq!(verdict.sentences, [""; 0], "each fact once");
 }
 
 #[test]
@@ -31,14 +32,12 @@ fn overlapping_intervals_are_a_tie_and_said_to_be_one() {
     let verdict = run.verdict();
     assert_eq!(
         verdict.headline,
-        "For 64-byte messages with both ends blocking, pipe and fifo share the shortest round trip: their intervals \
-         overlap and together span 10.0–11.0 µs."
+        "For 64-byte messages, pipe and fifo share the shortest round trip of blocking mechanisms: 10 µs."
     );
     assert_eq!(
-        verdict.sentences[0],
-        "For 64-byte messages with both ends blocking, this run cannot tell which of pipe and fifo has the shortest \
-         median round trip: their intervals overlap that of the best one, pipe: 10.3 µs (median of 5 trials, 95 % \
-         interval 10.0–11.0 µs)."
+        verdict.detail,
+        "This run cannot tell which is best: the 93 % interval of fifo overlaps that of pipe, and together they span \
+         10.0–11.0 µs."
     );
 }
 
@@ -50,12 +49,67 @@ fn a_tie_claims_an_overlap_with_the_best_only() {
         round_trips("fifo", Wait::Block, &[15_100, 15_200, 15_300, 15_400, 15_500]),
         round_trips("uds-stream", Wait::Block, &[19_000, 20_000, 21_000, 22_000, 23_000]),
     ]);
+    let verdict = run.verdict();
     assert_eq!(
-        run.verdict().sentences[0],
-        "For 64-byte messages with both ends blocking, this run cannot tell which of the 3 contenders has the shortest \
-         median round trip: their intervals overlap that of the best one, pipe: 15.0 µs (median of 5 trials, 95 % \
-         interval 10.0–20.0 µs)."
+        verdict.headline,
+        "For 64-byte messages, 3 blocking mechanisms share the shortest round trip: 15 µs (pipe)."
     );
+    assert!(
+        verdict.detail.contains("intervals of fifo and uds-stream overlap that of pipe, and"),
+        "{verdict:?}"
+    );
+}
+
+/// Turns round trips into a stream.
+fn streams(mut records: Vec<Record>) -> Vec<Record> {
+    for record in &mut records {
+        record.case = format!("{}/stream", record.case);
+        record.inputs.workload = Workload::Throughput;
+        record.latency_ns.clear();
+    }
+    records
+}
+
+#[test]
+fn what_the_run_cannot_tell_is_said_in_one_sentence() {
+    let mut parts = Vec::new();
+    for mechanism in ["pipe", "fifo"] {
+        parts.push(round_trips(mechanism, Wait::Block, &SLOW));
+        parts.push(streams(round_trips(mechanism, Wait::Block, &SLOW)));
+    }
+    let verdict = run_of(parts).verdict();
+    let all = [&verdict.detail].into_iter().chain(&verdict.sentences);
+    let open: Vec<&String> = all.filter(|text| text.contains("cannot tell")).collect();
+    assert_eq!(open.len(), 2, "the detail of the headline, and all others: {verdict:?}");
+    assert!(open[1].contains("throughput of") && open[1].contains("; by CPU time"), "{verdict:?}");
+}
+
+#[test]
+fn a_headline_has_at_most_25_words_and_figures_of_two_digits() {
+    let tied = [23_111, 30_222, 40_333, 50_444, 53_755];
+    let all = ["tipc-node-seqpacket", "uds-seqpacket", "fifo", "pipe", "tcp", "udp", "posix-mq"];
+    let waits = [Wait::Block, Wait::Hybrid { spin_us: 20 }, Wait::Spin];
+    let workloads = [
+        Workload::PingPong,
+        Workload::Throughput,
+        Workload::Paced { burst_bytes: 64, period_us: 1_000 },
+        Workload::Requests { period_ns: 33_333_333 },
+        Workload::Exchange,
+    ];
+    for n in 1..=all.len() {
+        for (wait, workload) in waits.iter().flat_map(|w| workloads.iter().map(move |l| (w, l))) {
+            let parts = all[..n].iter().map(|mechanism| {
+                let mut records = round_trips(mechanism, *wait, &tied);
+                records.iter_mut().for_each(|record| record.inputs.workload = *workload);
+                records
+            });
+            let headline = run_of(parts.collect()).verdict().headline;
+            let words = headline.split_whitespace().count();
+            assert!(words <= 25, "{words}: {headline}");
+            assert!(headline.matches(". ").count() == 0, "one sentence: {headline}");
+            assert!(!headline.contains("40.3"), "{headline}");
+        }
+    }
 }
 
 #[test]
@@ -66,34 +120,15 @@ fn spinning_never_ranks_against_blocking_and_its_price_is_named() {
         round_trips("shm-spin", Wait::Spin, &[250, 251, 249, 252, 250]),
     ]);
     let verdict = run.verdict();
-    assert_eq!(
-        verdict.headline,
-        "For 64-byte messages with both ends blocking, shm-futex has the shortest round trip: 10.0 µs (10.0–10.1 µs); \
-         shm-spin, at 249–252 ns, is 39.6 to 40.6 times as fast, but spins: each end keeps a core busy."
-    );
-    assert!(verdict.sentences[0].contains("; pipe takes"), "{}", verdict.sentences[0]);
-    assert!(verdict.sentences[1].contains("each end keeps a core busy while it waits"));
+    assert!(verdict.headline.contains("shm-futex has the shortest"), "{verdict:?}");
+    let spins = &verdict.sentences[0];
+    assert!(spins.contains("shm-spin answers 39.6 to 40.6 times as fast as shm-futex"), "{spins}");
+    assert!(spins.contains("each end keeps a core busy while it waits"), "{spins}");
     let useless = run_of(vec![
         round_trips("shm-futex", Wait::Block, &FAST),
         round_trips("shm-futex", Wait::Spin, &SLOW),
     ]);
-    assert!(useless.verdict().sentences[1].starts_with("Spinning gains nothing here"));
-}
-
-#[test]
-fn a_factor_over_several_mechanisms_comes_from_all_their_intervals() {
-    // Four mechanisms that overlap from 23 to 53.7 µs against 200 ns: 115 to 268.5 times.
-    let tied = [23_000, 30_000, 40_000, 50_000, 53_700];
-    let mut parts: Vec<Vec<Record>> =
-        ["pipe", "fifo", "tcp", "udp"].map(|id| round_trips(id, Wait::Block, &tied)).into();
-    parts.push(round_trips("shm-spin", Wait::Spin, &[200; 5]));
-    let headline = run_of(parts).verdict().headline;
-    assert_eq!(
-        headline,
-        "For 64-byte messages with both ends blocking, 4 mechanisms share the shortest round trip: their intervals \
-         overlap that of fifo and together span 23.0–53.7 µs; shm-spin, at 200 ns, is 115 to 269 times as fast, but \
-         spins: each end keeps a core busy."
-    );
+    assert!(useless.verdict().sentences[0].starts_with("Spinning gains nothing here"));
 }
 
 #[test]
@@ -133,7 +168,7 @@ fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
     };
     const CLAIMS: [&str; 11] = [
         "95 %",
-        "95&nbsp;%",
+        "93 %",
         "±",
         "times as fast",
         "has the shortest",
@@ -170,7 +205,7 @@ fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
     // With five trials, there is all of it.
     let page = shown(&few(5));
     for word in
-        ["95&nbsp;%", "best in its class", "error bar", "“Noise” is", "small print are 95 %"]
+        ["93 % interval", "best in its class", "error bar", "“Noise” is", "small print are 95 %"]
     {
         assert!(page.contains(word), "{word}");
     }
@@ -189,13 +224,12 @@ fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
         round_trips("fifo", Wait::Block, &SLOW),
         round_trips("shm-futex", Wait::Block, &FAST[..4]),
     ]);
-    let headline = run.verdict().headline;
+    let detail = run.verdict().detail;
     let told = "shm-futex has a better median, but is not ranked: fewer than five trials are good.";
-    assert!(headline.ends_with(told), "{headline}");
-    let text = terminal::terminal(&run, false, 100);
-    assert!(text.contains("10.0 µs ‡"), "{text}");
-    let told =
-        "\n‡ fewer than five good trials, and therefore not ranked: 4 good trials of shm-futex\n";
+    assert!(detail.ends_with(told), "{detail}");
+    let text = terminal::terminal(&run, false, 120);
+    assert!(text.contains("shm-futex (few trials)"), "{text}");
+    let told = "\nfew trials: fewer than five good trials, and therefore not ranked: 4 good trials of shm-futex\n";
     assert!(text.contains(told), "{text}");
     // Figures of few trials are marked even if none is ranked.
     let run = run_of(vec![
@@ -220,7 +254,7 @@ fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
 }
 
 #[test]
-fn a_blocking_mechanism_that_does_not_sleep_is_marked() {
+fn a_mechanism_that_may_block_but_hardly_slept_is_never_the_best_of_those_that_block() {
     let slept = round_trips("pipe", Wait::Block, &SLOW);
     let mut awake = round_trips("sysv-shm", Wait::Block, &FAST);
     for role in awake.iter_mut().flat_map(|record| &mut record.roles) {
@@ -228,20 +262,62 @@ fn a_blocking_mechanism_that_does_not_sleep_is_marked() {
     }
     let run = run_of(vec![slept, awake, round_trips("shm-spin", Wait::Spin, &[250; 5])]);
     let verdict = run.verdict();
-    let told = "¶ sysv-shm may block, but its ends slept in fewer than one of ten waits";
+    assert!(verdict.headline.contains("pipe") && !verdict.headline.contains("shm"), "{verdict:?}");
+    let told =
+        "Busy, sysv-shm takes less (10.0 µs), but its ends slept in fewer than one of ten waits";
     assert!(verdict.sentences.iter().any(|s| s.starts_with(told)), "{verdict:?}");
     let text = terminal::terminal(&run, false, 100);
-    let marked: Vec<&str> = text.lines().filter(|line| line.contains('¶')).collect();
-    assert!(marked.iter().any(|line| line.trim_start().starts_with("sysv-shm")), "{text}");
-    assert!(
-        !marked.iter().any(|line| line.contains("pipe") || line.contains("shm-spin")),
-        "{text}"
-    );
-    assert!(text.contains("\n¶ its ends may block, but slept"), "{text}");
-    // The page shows the mark also with the figure in the card above the tables.
+    let busy: Vec<&str> = text.lines().filter(|line| line.contains("(busy)")).collect();
+    assert!(!busy.is_empty() && busy.iter().all(|line| line.starts_with("sysv-shm")), "{text}");
+    let of = |name: &str| text.lines().position(|line| line.starts_with(name));
+    assert!(of("pipe") < of("sysv-shm") && of("sysv-shm") < of("shm-spin"), "{text}");
+    assert!(text.contains("\nbusy: its ends may block, but slept"), "{text}");
+    assert!(terminal::markdown(&run).contains("| busy |"));
     let html = page(&run);
     let card = html.split_once(r#"<table class="answers">"#).expect("a card").1;
-    let (card, below) = card.split_once("</table>").expect("its end");
-    assert!(card.contains("10.0 µs ¶</span>"), "{card}");
-    assert!(below.trim_start().starts_with(r#"<p class="small">¶ its ends may block"#), "{below}");
+    let (card, _) = card.split_once("</table>").expect("its end");
+    assert!(card.contains("Busy: owns two cores"), "{card}");
+}
+
+#[test]
+fn a_case_with_two_regimes_is_shown_with_both_and_ranked_nowhere() {
+    let mut two = round_trips("linx-shm", Wait::Block, &[4_000, 4_100, 4_200, 40_000, 41_000]);
+    for role in two[3..].iter_mut().flat_map(|record| &mut record.roles) {
+        role.switches_voluntary *= 10;
+    }
+    let run = run_of(vec![
+        round_trips("pipe", Wait::Block, &SLOW),
+        round_trips("tcp", Wait::Block, &[30_000; 5]),
+        two,
+    ]);
+    let verdict = run.verdict();
+    assert!(verdict.headline.contains("pipe has the shortest"), "{verdict:?}");
+    let told = "linx-shm (round trip, 64 B) works in one of two ways, far apart";
+    assert!(verdict.sentences.iter().any(|s| s.starts_with(told)), "{verdict:?}");
+    for text in [terminal::terminal(&run, false, 200), terminal::markdown(&run), page(&run)] {
+        assert!(text.contains("two regimes: linx-shm, 4.00–4.20 µs (3 trials) or 40.0–41.0 µs (2"));
+        assert!(text.contains("4.00–41.0 µs"), "{text}");
+        assert!(text.contains("times per message, so it is not ranked"), "{text}");
+    }
+}
+
+#[test]
+fn no_table_has_more_than_two_kinds_of_marks() {
+    let asks = [64, 4096].map(|size| Ask::idle(Workload::PingPong, size));
+    let mut records = synthetic::run(&MADE, &asks, 5, 22);
+    for (at, record) in records.iter_mut().enumerate() {
+        record.calibration.cache_line_before_ns = Some(if at % 7 == 0 { 900.0 } else { 90.0 });
+        record.calibration.blocking_exchange_ns = Some(1e6);
+        if at % 3 == 0 {
+            record.roles.iter_mut().for_each(|role| role.switches_voluntary = 0);
+        }
+    }
+    let run = Run::of_records(Path::new("run"), records);
+    let (blocks, _) = crossway_report::blocks::blocks(&run.summary, 12);
+    for sheet in blocks.iter().flat_map(|block| &block.sheets) {
+        let cells = sheet.rows.iter().flat_map(|row| &row.cells);
+        let kinds: std::collections::BTreeSet<char> =
+            cells.flat_map(|cell| cell.marks.chars()).collect();
+        assert!(kinds.len() <= 2, "{kinds:?} in {}", sheet.title);
+    }
 }

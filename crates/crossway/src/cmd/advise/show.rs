@@ -8,8 +8,9 @@ use crossway_lab::advise::question::Objective;
 use crossway_lab::advise::ready::READY;
 use crossway_lab::advise::{Advice, Flip, Question};
 use crossway_mech::Meeting;
+use crossway_records::awake::busy_explained;
 use crossway_report::advice::{
-    AMONG_EQUALS, AWAKE, awake_explained, best_of, caveat, confidence, no_confidence, shortlist,
+    AMONG_EQUALS, best_of, caveat, confidence, no_confidence, shortlist,
     standing, verdict,
 };
 use crossway_report::terminal::wrap_indented;
@@ -184,7 +185,7 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
             row("Goals", &goals.join("; "), ui);
         }
         if own.kept_awake {
-            row("Caution", &format!("{}.", awake_explained()), ui);
+            row("Caution", &format!("{}.", busy_explained()), ui);
         }
     }
     if let Some(why) = standing(advice) {
@@ -329,7 +330,7 @@ fn print_compared(advice: &Advice, explain: bool, ui: &Ui) {
     }
     println!("{}", grid.text(ui));
     if rows.iter().any(|c| c.kept_awake) {
-        ui.print_wrapped(0, &format!("{AWAKE} {}", awake_explained()));
+        ui.print_wrapped(0, &busy_explained());
     }
     if explain {
         println!("\nRates and goals:");

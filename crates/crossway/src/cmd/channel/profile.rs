@@ -22,9 +22,9 @@ const MEASURE: &str = "crossway measure quick -f 'shm-*|uds-seqpacket*'";
 #[derive(clap::Args)]
 pub(super) struct Write {
     /// Run to compute the costs from: its folder, its results.jsonl, its name, or `latest`; `crossway measure quick`
-    /// makes a suitable run
-    #[arg(value_name = RUN, default_value = "latest", add = args::known_runs())]
-    run: PathBuf,
+    /// makes a suitable run [default: latest]
+    #[arg(value_name = RUN, add = args::known_runs())]
+    run: Option<PathBuf>,
     /// Write the profile to this file, for use with --profile or $CROSSWAY_CHANNEL_PROFILE
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -35,7 +35,7 @@ pub(super) struct Write {
 
 impl Write {
     pub(super) fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
-        let path = args::run(&self.run)?;
+        let path = args::run_or_latest(self.run.as_deref(), ui)?;
         let records = read_records(&path)?.records;
         let measured = channel_profile::of(&records).with_context(|| {
             format!(
