@@ -3,7 +3,9 @@
 use crossway_records::cases::{CaseKey, group};
 use crossway_records::compare::durations::pooled;
 use crossway_records::export::COLUMNS;
-use crossway_records::inputs::{Access, Beside, Ends, Inputs, Load, Placement, Wait, Workload};
+use crossway_records::inputs::{
+    Access, Beside, Ends, Inputs, Load, Placement, ReplayShape, Wait, Workload,
+};
 use crossway_records::record::{Record, Span, Status};
 use crossway_report::Run;
 use crossway_report::summary::{Summary, workload_name};
@@ -30,6 +32,8 @@ fn variants() -> Vec<(String, Record)> {
         // A testbed of one name has one description in a run.
         testbed_spec: _,
         workload: _,
+        // The workload has a checksum of it.
+        recording: _,
         size_bytes: _,
         reply_bytes: _,
         wait: _,
@@ -114,9 +118,20 @@ fn workloads() -> Vec<Workload> {
         | Workload::Pairs { pairs: _ }
         | Workload::FanIn { senders: _, receiver_us: _ }
         | Workload::FanOut { receivers: _ }
+        | Workload::Replay { recording: _, channel: _, speed_percent: _, shape: _ }
         | Workload::Paced { burst_bytes: _, period_us: _ } => {}
     }
+    let replay = |recording, channel, speed_percent| Workload::Replay {
+        recording,
+        channel,
+        speed_percent,
+        shape: ReplayShape::Exchanges,
+    };
     vec![
+        replay(1, 1, 100),
+        replay(2, 1, 100),
+        replay(1, 2, 100),
+        replay(1, 1, 0),
         Workload::Throughput,
         Workload::Exchange,
         Workload::Requests { period_ns: 1_000_000 },
