@@ -7,6 +7,7 @@ use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
 use crossway_lab::advise::ready::READY;
+use crossway_lab::agent::AgentProgram;
 use crossway_lab::contender::Folders;
 use crossway_lab::pattern;
 use crossway_lab::plan::{MOST_TRIALS, PRESETS};
@@ -113,6 +114,30 @@ impl Filters {
             self.filters.join(", "),
             run.display()
         )
+    }
+}
+
+/// Which program is the agent on the hosts of --hosts.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct AgentArgs {
+    /// Path of crossway on the hosts of --hosts [default: `crossway` in the PATH of hosts reached by ssh, else the path
+    /// of this program]
+    #[arg(long, value_name = "PATH", conflicts_with = "push")]
+    agent_program: Option<String>,
+    /// Copy crossway to the hosts of --hosts first, in the file for each host's processor. Files for other processors
+    /// than this machine's are looked for beside this program, or in FOLDER, as `make dist` names them
+    #[arg(long, value_name = "FOLDER", require_equals = true)]
+    push: Option<Option<PathBuf>>,
+}
+
+impl AgentArgs {
+    /// Returns what the options ask for.
+    pub(crate) fn program(self) -> AgentProgram {
+        match (self.agent_program, self.push) {
+            (Some(path), _) => AgentProgram::At(path),
+            (None, Some(folder)) => AgentProgram::Pushed { folder },
+            (None, None) => AgentProgram::Usual,
+        }
     }
 }
 

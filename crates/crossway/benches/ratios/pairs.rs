@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use crossway_lab::agent::AgentProgram;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::Plan;
 use crossway_lab::run::{self, Options, RunEvent};
@@ -36,7 +37,7 @@ pub(crate) fn run(
         resume: None,
         repeat_disturbed: false,
         hosts: None,
-        agent_program: None,
+        agent_program: AgentProgram::Usual,
         reaper: Some((program, vec!["reaper".to_owned()])),
     };
     let mut measured = |record: &Record| {

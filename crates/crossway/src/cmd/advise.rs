@@ -16,6 +16,7 @@ use crossway_lab::advise::{
     Advice, AdviseError, Bench, Library, Machine, NoBench, Question, Sources, admissible, advise,
     least_time,
 };
+use crossway_lab::agent::AgentProgram;
 use crossway_lab::catalogue;
 use crossway_lab::env::Environment;
 use crossway_lab::faults::{FAULTS, FaultRecord, read_faults};
@@ -421,7 +422,7 @@ impl Advise {
                 resume: None,
                 repeat_disturbed: false,
                 hosts: question.hosts.clone(),
-                agent_program: None,
+                agent_program: AgentProgram::Usual,
                 reaper: Some((program.clone(), vec!["reaper".to_owned()])),
             }),
             runs: Vec::new(),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use crossway_lab::agent::AgentProgram;
 use crossway_lab::case::{self, Case};
 use crossway_lab::env::Environment;
 use crossway_lab::estimate;
@@ -27,7 +28,7 @@ use super::Run;
 use super::faults;
 use super::moves;
 use super::report::Report;
-use crate::args::{self, Filters, RUN};
+use crate::args::{self, AgentArgs, Filters, RUN};
 use crate::progress::{Progress, announced};
 use crate::ui::{self, Ui};
 
@@ -88,10 +89,8 @@ pub(crate) struct Measure {
     /// other hosts reach that host
     #[arg(long, value_name = "PREFIX,PREFIX", conflicts_with = "resume")]
     hosts: Option<String>,
-    /// Path of crossway on the hosts of --hosts [default: `crossway` in the PATH of hosts reached by ssh, else the path
-    /// of this program]
-    #[arg(long, value_name = "PATH")]
-    agent_program: Option<String>,
+    #[command(flatten)]
+    agent: AgentArgs,
     /// Fraction of the study's number of messages to send, for plans that repeat a study; 1 sends them all
     #[arg(long, value_name = "FACTOR", conflicts_with = "resume")]
     scale: Option<f64>,
@@ -114,7 +113,7 @@ pub(super) struct Job {
     pub(super) out: PathBuf,
     pub(super) resume: Option<PathBuf>,
     pub(super) hosts: Option<String>,
-    pub(super) agent_program: Option<String>,
+    pub(super) agent_program: AgentProgram,
     pub(super) allow_unclear: bool,
     pub(super) json: bool,
 }
@@ -185,7 +184,8 @@ impl Run for Measure {
         if self.list || self.dry_run {
             return self.show(&plan, ui);
         }
-        let Measure { name, out, resume, agent_program, allow_unclear, json, .. } = self;
+        let Measure { name, out, resume, agent, allow_unclear, json, .. } = self;
+        let agent_program = agent.program();
         let job = Job { name, filters, out, resume, hosts, agent_program, allow_unclear, json };
         measure_and_report(&plan, job, ui)
     }

@@ -11,6 +11,7 @@ use crossway_records::{records_io, runs};
 
 use super::Run;
 use super::measure::{self, Job};
+use crate::args::AgentArgs;
 use crate::ui::Ui;
 
 /// Repeat the case of a record with the same inputs and number of trials
@@ -19,9 +20,8 @@ pub(crate) struct Rerun {
     /// RUN:LINE or RUN:CASE, where RUN is a run's folder, its results.jsonl, its name or `latest`; LINE is a line
     /// number of results.jsonl; CASE is the name of a case, or GROUP/CASE
     record: String,
-    /// Path of crossway on the hosts on which the record was measured, as for `crossway measure`
-    #[arg(long, value_name = "PATH")]
-    agent_program: Option<String>,
+    #[command(flatten)]
+    agent: AgentArgs,
     /// Folder in which a folder for the new run is created
     #[arg(short, long, value_name = "DIR", default_value = "out")]
     out: PathBuf,
@@ -41,7 +41,7 @@ impl Run for Rerun {
             resume: None,
             // The plan already contains the hosts of the record.
             hosts: None,
-            agent_program: self.agent_program,
+            agent_program: self.agent.program(),
             allow_unclear: false,
             json: self.json,
         };

@@ -7,6 +7,7 @@ mod net_exec;
 #[path = "../place/mod.rs"]
 mod place;
 mod plain;
+mod push;
 mod ssh;
 mod testbeds;
 

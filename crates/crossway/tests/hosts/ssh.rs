@@ -33,9 +33,10 @@ fn sshd(place: &Place, prefix: &[&str], address: &str, port: u16) -> Option<Sshd
     fs::create_dir_all("/run/sshd").expect("sshd's empty folder; needs root");
     let server = format!(
         "Port {port}\nListenAddress {address}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\n\
-         UsePAM no\nPidFile none\nPermitRootLogin yes\nPrintMotd no\n",
+         UsePAM no\nPidFile none\nPermitRootLogin yes\nPrintMotd no\nSetEnv XDG_CACHE_HOME={}\n",
         file("host"),
         file("user.pub"),
+        file("cache"),
     );
     fs::write(dir.join("sshd_config"), server).unwrap();
     let client = format!(
@@ -108,7 +109,8 @@ fn ssh_between_two_namespaces_finds_the_link_s_address() {
     fs::write(&config, text.replace("HostName 0.0.0.0", "HostName 10.77.0.2")).unwrap();
     let there = format!("ip netns exec {a} {}", sshd.client);
     let hosts = format!("ip netns exec {a},{there}");
-    let output = place.measure(&["--hosts", &hosts, "--agent-program", CROSSWAY]);
+    let mut command = place.command(&["measure", "plan.toml", "--hosts", &hosts, "--push"]);
+    let output = command.env("XDG_CACHE_HOME", place.dir.path().join("cache")).output().unwrap();
     let records = measured(&place, &output);
     check_hosts(&records, &format!("ip netns exec {a}"), &there);
     for record in records.iter().filter(|r| r.inputs.ends == Ends::Between) {

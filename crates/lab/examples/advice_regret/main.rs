@@ -35,6 +35,7 @@ use crossway_lab::advise::{
     Advice, AdviseError, Bench, Library, Machine, Question, Sources, Trial, admissible, advise,
     survey,
 };
+use crossway_lab::agent::AgentProgram;
 use crossway_lab::catalogue;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::run::{Options, RunError};
@@ -150,7 +151,7 @@ impl Place<'_> {
                 resume: None,
                 repeat_disturbed: false,
                 hosts: None,
-                agent_program: None,
+                agent_program: AgentProgram::Usual,
                 reaper: Some((program.clone(), vec!["reaper".to_owned()])),
             }),
             runs: Vec::new(),

@@ -27,6 +27,26 @@ pub enum HostError {
         /// How the command exited, and its output.
         how: String,
     },
+    /// The program could not be copied to the host.
+    #[error("host '{host}': crossway cannot be copied there: '{command}' {how}; {}", self.remedy())]
+    NotCopied {
+        /// The host.
+        host: String,
+        /// The command that failed.
+        command: String,
+        /// How the command exited, and its output.
+        how: String,
+    },
+    /// There is no file that could be copied to the host, or no place for it.
+    #[error("host '{host}': {why}; {remedy}")]
+    NoFile {
+        /// The host.
+        host: String,
+        /// The reason.
+        why: String,
+        /// The next step.
+        remedy: String,
+    },
     /// The output did not begin with an agent's greeting.
     #[error("host '{host}': '{command}' printed '{said}' instead of an agent's greeting; {}", self.remedy())]
     Nonsense {
@@ -101,6 +121,10 @@ impl HostError {
                 let step = step_after(how);
                 format!("{step}; test it manually: {command} --version")
             }
+            HostError::NotCopied { how, .. } if how.contains("ended with code 127") => {
+                "install that command there; or copy crossway there and add --agent-program PATH".to_owned()
+            }
+            HostError::NotCopied { how, .. } => step_after(how).to_owned(),
             HostError::Nonsense { .. } => "that host's shell start-up files must not print anything without a \
                                            terminal, and the command prefix must transfer bytes unchanged (no ssh -t)"
                 .to_owned(),
@@ -115,7 +139,7 @@ impl HostError {
                 "open the hosts' firewalls to each other, or state the address to use in --hosts: 'PREFIX=ADDRESS'"
                     .to_owned()
             }
-            HostError::Gone { remedy, .. } => remedy.clone(),
+            HostError::Gone { remedy, .. } | HostError::NoFile { remedy, .. } => remedy.clone(),
             HostError::Interrupted => "start again".to_owned(),
         }
     }

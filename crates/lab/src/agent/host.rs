@@ -39,6 +39,21 @@ pub struct HostPlan {
     pub mechanisms: Vec<String>,
 }
 
+/// Adds options to a command that make `ssh` fail within seconds instead of waiting for input (e.g. a password) or for a
+/// machine that is off. Options given in the prefix take precedence.
+pub(super) fn careful(mut words: Vec<String>) -> Vec<String> {
+    if words[0] == "ssh" || words[0].ends_with("/ssh") {
+        let given = words.join(" ").to_ascii_lowercase();
+        for option in ["ConnectTimeout=15", "BatchMode=yes"] {
+            let (name, _) = option.split_once('=').unwrap_or((option, ""));
+            if !given.contains(&name.to_ascii_lowercase()) {
+                words.splice(1..1, ["-o".to_owned(), option.to_owned()]);
+            }
+        }
+    }
+    words
+}
+
 /// A host in use by the controller.
 #[derive(Debug)]
 pub struct Host {
@@ -94,22 +109,6 @@ impl Host {
         self.plan.words.prefix.iter().cloned().chain(own).collect()
     }
 
-    /// The command with options that make `ssh` fail within seconds instead of waiting for input (e.g. a password) or
-    /// for a machine that is off. Options given in the prefix take precedence.
-    fn command_to_run(&self) -> Vec<String> {
-        let mut words = self.command();
-        if words[0] == "ssh" || words[0].ends_with("/ssh") {
-            let prefix = self.plan.words.prefix.join(" ").to_ascii_lowercase();
-            for option in ["ConnectTimeout=15", "BatchMode=yes"] {
-                let (name, _) = option.split_once('=').unwrap_or((option, ""));
-                if !prefix.contains(&name.to_ascii_lowercase()) {
-                    words.splice(1..1, ["-o".to_owned(), option.to_owned()]);
-                }
-            }
-        }
-        words
-    }
-
     /// The command as shown in messages, without the argument `agent`, so that the reader can append another one.
     fn shown(&self) -> String {
         let mut words = self.command();
@@ -129,7 +128,7 @@ impl Host {
             program: words[0].clone(),
             why,
         };
-        let line = Line::start(&self.command_to_run()).map_err(fail)?;
+        let line = Line::start(&careful(words.clone())).map_err(fail)?;
         // If the agent has already exited, its output will show it.
         let _ = line.write(greeting::line(greeting::CONTROLLER).as_bytes());
         let mechanisms = self.plan.mechanisms.clone();

@@ -12,6 +12,7 @@ mod frames;
 mod greeting;
 mod host;
 mod line;
+mod push;
 mod reach;
 mod serve;
 
@@ -26,6 +27,8 @@ pub(crate) use address::find_address;
 pub(crate) use clock::own as own_clock;
 pub use errors::HostError;
 pub use host::{Host, HostPlan};
+pub use push::AgentProgram;
+pub(crate) use push::push;
 pub use serve::main;
 
 use crate::control::{Answer, Order};

@@ -11,7 +11,7 @@ use super::Containers;
 use super::error::TestbedError;
 use super::running::{LiveTestbed, RebootPlan, boot_one};
 use super::tipc::{self, GUEST_SOCKET, Tipcd};
-use crate::agent::{Host, HostPlan};
+use crate::agent::{AgentProgram, Host, HostError, HostPlan, push};
 use crossway_records::testbed::{HostWords, LOCAL, NAMES, Testbed, TestbedKind, Tipc};
 
 /// The environment variable with the path of a `tipcd`'s socket, which programs read.
@@ -24,9 +24,8 @@ const SHARED: &str =
 pub(crate) struct TestbedSetup<'a> {
     /// Path of this program.
     pub(crate) program: &'a Path,
-    /// Path of the `crossway` program on hosts named on the command line, if the user stated one. If `None`,
-    /// [`agent_program`] chooses the path.
-    pub(crate) agent_program: Option<&'a str>,
+    /// The program on hosts named on the command line.
+    pub(crate) agent_program: &'a AgentProgram,
     /// Ids of the mechanisms that will be measured.
     pub(crate) mechanisms: &'a [String],
     /// Readable when the run should stop.
@@ -79,10 +78,10 @@ impl LiveTestbed {
                 parsed
                     .into_iter()
                     .map(|words| {
-                        let program = agent_program(&words, with.agent_program, &own);
-                        host(words, program, false)
+                        let program = agent_program(&words, &with)?;
+                        Ok(host(words, program, false))
                     })
-                    .collect()
+                    .collect::<Result<_, HostError>>()?
             }
             TestbedKind::Netlab => {
                 let up = Lab::up(&Topology::of(&NAMES, testbed.link()))?;
@@ -184,16 +183,18 @@ fn boot(lab: &Lab, program: &Path) -> Result<Vec<Guest>, TestbedError> {
     Ok(booted.into_iter().collect::<Result<_, _>>()?)
 }
 
-/// The path of the agent's program on a host. For this host, it is `own`, the file of this program. For other hosts, it
-/// is `told`, if the user stated a path. Without `told`, it is `crossway` for a host reached by ssh, where PATH is
-/// searched, and otherwise `own`: that file also exists in namespaces, in guests, and in clusters with a shared file
-/// system.
-fn agent_program(words: &HostWords, told: Option<&str>, own: &str) -> String {
-    match (told, words.prefix.first()) {
-        (Some(told), Some(_)) => told.to_owned(),
-        (None, Some(first)) if first == "ssh" || first.ends_with("/ssh") => "crossway".to_owned(),
-        _ => own.to_owned(),
-    }
+/// The path of the agent's program on a host, to which it is copied first if the user wants that.
+fn agent_program(words: &HostWords, with: &TestbedSetup<'_>) -> Result<String, HostError> {
+    let own = || with.program.display().to_string();
+    let Some(first) = words.prefix.first() else { return Ok(own()) };
+    Ok(match with.agent_program {
+        AgentProgram::At(told) => told.clone(),
+        AgentProgram::Pushed { folder } => {
+            push(words, folder.as_deref(), with.program, with.interrupt)?
+        }
+        AgentProgram::Usual if first == "ssh" || first.ends_with("/ssh") => "crossway".to_owned(),
+        AgentProgram::Usual => own(),
+    })
 }
 
 #[cfg(test)]
@@ -202,12 +203,17 @@ mod tests {
 
     #[test]
     fn the_agent_is_the_remote_s_own_behind_ssh_only() {
-        let program = |text: &str, told| {
-            agent_program(&HostWords::parse(text).unwrap(), told, "/here/crossway")
+        let program = |text: &str, agent_program: &AgentProgram| {
+            let program = Path::new("/here/crossway");
+            let with = TestbedSetup { program, agent_program, mechanisms: &[], interrupt: None };
+            super::agent_program(&HostWords::parse(text).unwrap(), &with).unwrap()
         };
-        assert_eq!(program("ssh -p 22 a", None), "crossway");
-        assert_eq!(program("/usr/bin/ssh a", Some("/opt/crossway")), "/opt/crossway");
-        assert_eq!(program("mpirun -np 1", None), "/here/crossway");
-        assert_eq!(program("local", Some("/opt/crossway")), "/here/crossway");
+        let (usual, told) = (AgentProgram::Usual, AgentProgram::At("/opt/crossway".to_owned()));
+        assert_eq!(program("ssh -p 22 a", &usual), "crossway");
+        assert_eq!(program("/usr/bin/ssh a", &told), "/opt/crossway");
+        assert_eq!(program("mpirun -np 1", &usual), "/here/crossway");
+        assert_eq!(program("local", &told), "/here/crossway");
+        // This machine needs no copy.
+        assert_eq!(program("local", &AgentProgram::Pushed { folder: None }), "/here/crossway");
     }
 }

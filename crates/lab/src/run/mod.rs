@@ -26,6 +26,7 @@ pub use order::Slot;
 use running::Running;
 use testbeds::LiveTestbeds;
 
+use crate::agent::AgentProgram;
 use crate::calibrate::{self};
 use crate::case::{self, Case};
 use crate::catalogue;
@@ -60,9 +61,8 @@ pub struct Options {
     pub repeat_disturbed: bool,
     /// The hosts named on the command line, which have already been entered in the plan; stored for `--resume`.
     pub hosts: Option<String>,
-    /// Path of the `crossway` program on those hosts. If `None`, it is the `crossway` in the PATH of a host reached by
-    /// ssh, and otherwise the file of this program.
-    pub agent_program: Option<String>,
+    /// The program on those hosts.
+    pub agent_program: AgentProgram,
     /// The program that becomes the reaper, and its arguments. Without a reaper, the leases of a killed controller are
     /// cleaned up only at the next start.
     pub reaper: Option<(PathBuf, Vec<String>)>,

@@ -47,7 +47,7 @@ impl LiveTestbeds {
                 testbed,
                 TestbedSetup {
                     program: &launcher.program,
-                    agent_program: options.agent_program.as_deref(),
+                    agent_program: &options.agent_program,
                     mechanisms: &mechanisms,
                     interrupt: launcher.interrupt(),
                 },
