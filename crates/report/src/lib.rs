@@ -8,6 +8,7 @@
 pub mod advice;
 pub mod answers;
 pub mod blocks;
+pub mod bundle;
 pub mod charts;
 pub mod contender;
 pub mod estimate;

@@ -1,10 +1,12 @@
-//! `crossway report`: a run's results as an HTML page, on the terminal, as Markdown, JSON or a chart.
+//! `crossway report`: a run's results as an HTML page, on the terminal, as Markdown, JSON, a chart or a bundle.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use crossway_report::bundle::{self, Identity, Replaced};
+use crossway_report::units::count;
 use crossway_report::{Run as Records, html, json, svg, terminal};
 
 use super::Run;
@@ -36,11 +38,21 @@ pub(crate) struct Report {
     /// Print one chart as SVG
     #[arg(long, group = "form", value_name = "CHART", value_parser = svg::CHARTS)]
     chart: Option<String>,
+    /// Pack records, plan, machine and page into one archive, to attach to an issue; names of hosts and users and all
+    /// addresses are replaced by labels. Writes bundle.tar.gz to the run's folder unless -o names a file
+    #[arg(long, group = "form")]
+    bundle: bool,
+    /// Keep names and addresses in the bundle
+    #[arg(long, requires = "bundle")]
+    with_names: bool,
 }
 
 impl Run for Report {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let dir = args::run_or_latest(self.dir.as_deref(), ui)?;
+        if self.bundle {
+            return self.write_bundle(&dir);
+        }
         let run = Records::read(&dir)?;
         if self.json {
             self.emit(&format!("{:#}\n", json::document(&run)))?;
@@ -54,7 +66,7 @@ impl Run for Report {
         } else if self.terminal {
             self.emit(&terminal::terminal(&run, ui.colour && self.output.is_none(), ui.width))?;
         } else {
-            let page = self.output.clone().unwrap_or_else(|| beside(&dir));
+            let page = self.output.clone().unwrap_or_else(|| beside(&dir, "report.html"));
             output::write(&page, "name another file with -o", |out| Ok(html::write(&run, out)?))?;
             print!("{}", terminal::terminal(&run, ui.colour, ui.width));
             println!("\nFull report: {}", page.display());
@@ -73,7 +85,43 @@ impl Report {
             markdown: false,
             json: false,
             chart: None,
+            bundle: false,
+            with_names: false,
         }
+    }
+
+    fn write_bundle(&self, dir: &Path) -> anyhow::Result<ExitCode> {
+        let file = self.output.clone().unwrap_or_else(|| beside(dir, "bundle.tar.gz"));
+        let dir = match beside(dir, "") {
+            here if here.as_os_str().is_empty() => PathBuf::from("."),
+            dir => dir,
+        };
+        let redaction = match self.with_names {
+            true => None,
+            false => Some(bundle::names_in(&dir, Identity::here())?),
+        };
+        let mut replaced = Replaced::default();
+        output::write(&file, "name another file with -o", |out| {
+            replaced = bundle::write(&dir, redaction, out)?;
+            Ok(())
+        })?;
+        println!("Bundle: {}", file.display());
+        if self.with_names {
+            println!("It contains names and addresses as they were recorded.");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let Replaced { hosts, users, addresses, left } = replaced;
+        println!(
+            "Replaced by labels: {}, {}, {}. Look into the archive before you publish it: names of programs, and names \
+             in texts that programs printed, are in it.",
+            count(hosts, "name of a host", "names of hosts"),
+            count(users, "name of a user", "names of users"),
+            count(addresses, "address", "addresses"),
+        );
+        for name in left {
+            eprintln!("warning: the name '{name}' was left, because records use the same word for something else");
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
     fn emit(&self, text: &str) -> anyhow::Result<()> {
@@ -89,8 +137,8 @@ impl Report {
     }
 }
 
-/// Returns the path of `report.html` in the run's folder.
-fn beside(records: &Path) -> PathBuf {
+/// Returns the path of a file in the run's folder.
+fn beside(records: &Path, name: &str) -> PathBuf {
     let dir = if records.is_dir() { records } else { records.parent().unwrap_or(Path::new("")) };
-    dir.join("report.html")
+    dir.join(name)
 }
