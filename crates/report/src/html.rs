@@ -1,9 +1,10 @@
 //! The HTML page: one file that contains everything it needs and loads nothing else.
 
-use std::io::Write;
+use std::io::{Read, Write};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use flate2::read::GzDecoder;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value, context};
 use serde::Serialize;
@@ -28,7 +29,8 @@ use crossway_records::stats::interval_name;
 const TEMPLATE: &str = include_str!("../assets/page.html");
 const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
-const PLOTLY: &str = include_str!("../vendor/plotly-cartesian.min.js");
+/// The chart library, compressed by the build script.
+const PACKED_PLOTLY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plotly.js.gz"));
 
 /// Maximum number of lines in a chart that a reader can still distinguish. With more contenders, the charts show a
 /// selection at first.
@@ -197,9 +199,11 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
     environment.add_function("is_text", is_text);
     environment.add_template("page.html", TEMPLATE)?;
     let title = format!("Crossway report: {}", run.plan_name());
+    let mut plotly = String::new();
+    GzDecoder::new(PACKED_PLOTLY).read_to_string(&mut plotly)?;
     environment.get_template("page.html")?.render_captured_to(
         context! {
-            policy => policy(),
+            policy => policy(&plotly),
             title,
             style => STYLE,
             machine_line,
@@ -229,7 +233,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
                 run.dir.display()
             ),
             data => script_json(&data)?,
-            plotly => PLOTLY,
+            plotly => plotly.as_str(),
             script => SCRIPT,
         },
         out,
@@ -328,11 +332,11 @@ fn is_text(table: &Value, column: usize) -> Result<bool, minijinja::Error> {
 
 /// Returns the content security policy. Nothing may be loaded, and only the page's two scripts may run, which are
 /// allowed by their hashes. The browser would therefore refuse a script in a record even if it were not escaped.
-fn policy() -> String {
+fn policy(plotly: &str) -> String {
     let hash = |script: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(script)));
     format!(
         "default-src 'none'; script-src {} {}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'",
-        hash(PLOTLY),
+        hash(plotly),
         hash(SCRIPT)
     )
 }
