@@ -83,3 +83,8 @@ pub fn listen(name: &str) -> Result<Listener, Error> {
 pub fn connect(name: &str, until: Deadline) -> Result<Channel, Error> {
     Options::default().connect(name, until)
 }
+
+/// Runs the example of the crate's page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

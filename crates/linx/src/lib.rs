@@ -42,3 +42,8 @@ pub use signal::Signal;
 pub use spid::Spid;
 pub use transport::Transport;
 pub use view::{Condition, Count, EndpointInfo, EndpointKind, Traffic, WaitsFor, list};
+
+/// Runs the example of the crate's page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -80,3 +80,8 @@ pub use contract::{Deadline, RecvError, SendError, Wait};
 pub use memory::RingMemory;
 pub use producer::RingTx;
 pub use shared_rx::SharedRx;
+
+/// Runs the example of the crate's page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

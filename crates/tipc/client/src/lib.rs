@@ -34,3 +34,8 @@ pub use message::{ErrorCode, Event, Message};
 pub use node_socket::NodeSocket;
 pub use protocol::control::{SocketKind, SocketReport};
 pub use socket::{Backend, Socket};
+
+/// Runs the example of the crate's page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

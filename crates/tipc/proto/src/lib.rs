@@ -35,3 +35,8 @@ pub mod socket;
 pub mod time;
 mod window;
 pub mod wire;
+
+/// Runs the example of the crate's page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
