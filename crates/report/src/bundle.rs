@@ -121,11 +121,7 @@ fn redact(redaction: &mut Option<Redaction>, text: &str) -> String {
 }
 
 /// Copies the files of a run, each through the redaction.
-fn copy_run(
-    dir: &Path,
-    copy: &Path,
-    redaction: &mut Option<Redaction>,
-) -> Result<(), BundleError> {
+fn copy_run(dir: &Path, copy: &Path, redaction: &mut Option<Redaction>) -> Result<(), BundleError> {
     fs::create_dir_all(copy.join(HISTOGRAMS)).map_err(at(copy))?;
     for file in JSON.into_iter().chain([PLAN]) {
         let from = dir.join(file);

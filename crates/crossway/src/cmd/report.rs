@@ -119,7 +119,9 @@ impl Report {
             count(addresses, "address", "addresses"),
         );
         for name in left {
-            eprintln!("warning: the name '{name}' was left, because records use the same word for something else");
+            eprintln!(
+                "warning: the name '{name}' was left, because records use the same word for something else"
+            );
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -22,7 +22,7 @@ pub(super) fn message(line: &str) -> Option<Message> {
     let delay: f64 = words.next()?.parse().ok()?;
     let size_bytes = words.next()?.parse().ok()?;
     let stream = words.next().map_or(Some(0), |word| word.parse().ok())?;
-    let good = words.next().is_none() && delay >= 0.0 && delay < 1e9;
+    let good = words.next().is_none() && (0.0..1e9).contains(&delay);
     good.then_some(Message { delay_ns: (delay * 1e9).round() as i64, size_bytes, stream })
 }
 

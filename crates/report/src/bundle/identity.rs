@@ -9,13 +9,25 @@ use crossway_sys::proc;
 
 /// Names that countless machines have, so that they identify none.
 const COMMON: &[&str] = &[
-    "localhost", "localhost.localdomain", "localdomain", "root", "nobody", "user", "debian", "ubuntu", "fedora",
-    "raspberrypi", "linux", "(none)", "home",
+    "localhost",
+    "localhost.localdomain",
+    "localdomain",
+    "root",
+    "nobody",
+    "user",
+    "debian",
+    "ubuntu",
+    "fedora",
+    "raspberrypi",
+    "linux",
+    "(none)",
+    "home",
 ];
 /// Words of command prefixes that are not names.
 const COMMANDS: &[&str] = &[
-    "ssh", "ip", "netns", "exec", "env", "docker", "podman", "kubectl", "srun", "mpirun", "mpiexec", "nsenter", "chroot",
-    "sudo", "sh", "bash", "crossway", "guest", "net", "yes", "no", "none",
+    "ssh", "ip", "netns", "exec", "env", "docker", "podman", "kubectl", "srun", "mpirun",
+    "mpiexec", "nsenter", "chroot", "sudo", "sh", "bash", "crossway", "guest", "net", "yes", "no",
+    "none",
 ];
 /// Shorter names cannot be told from other words.
 pub(super) const SHORTEST: usize = 3;
@@ -125,7 +137,9 @@ mod tests {
     #[test]
     fn names_are_found_in_prefixes() {
         let mut identity = Identity::default();
-        identity.add_hosts("ssh -p 22 alice@board7.example.com=192.0.2.7,local,mpirun -np 1 --host=node12");
+        identity.add_hosts(
+            "ssh -p 22 alice@board7.example.com=192.0.2.7,local,mpirun -np 1 --host=node12",
+        );
         identity.add_host("a");
         assert_eq!(
             identity.hosts,

@@ -28,7 +28,8 @@ impl Names {
         let mut shown = text.to_owned();
         for (name, label, used) in &mut self.names {
             if shown.contains(name.as_str()) {
-                let replaced = replace_word(&shown, name, label, |c| c.is_alphanumeric() || c == '_');
+                let replaced =
+                    replace_word(&shown, name, label, |c| c.is_alphanumeric() || c == '_');
                 *used |= replaced != shown;
                 shown = replaced;
             }
@@ -77,7 +78,10 @@ mod tests {
     fn the_longest_name_comes_first_and_words_stay_whole() {
         let mut names = Names::new("host");
         ["node1", "node1.lab", "node12"].iter().for_each(|name| names.add(name));
-        assert_eq!(names.replace("node1.lab, node1, node12, node123"), "host-2, host-1, host-3, node123");
+        assert_eq!(
+            names.replace("node1.lab, node1, node12, node123"),
+            "host-2, host-1, host-3, node123"
+        );
         assert_eq!(names.used(), 3);
         assert_eq!(replace_path("/h/al/x /h/al-b /h/al.", "/h/al", "~"), "~/x /h/al-b /h/al.");
     }

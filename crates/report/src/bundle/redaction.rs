@@ -201,7 +201,10 @@ mod tests {
             ("192.0.2.0/24", "address-6/24"),
             // Not addresses, or addresses that every machine has.
             ("127.0.0.1:80 ::1 0.0.0.0 [::]:80", "127.0.0.1:80 ::1 0.0.0.0 [::]:80"),
-            ("6.18.44-fc 14:03:07.117Z pipe/64 <1.1.1>", "6.18.44-fc 14:03:07.117Z pipe/64 <1.1.1>"),
+            (
+                "6.18.44-fc 14:03:07.117Z pipe/64 <1.1.1>",
+                "6.18.44-fc 14:03:07.117Z pipe/64 <1.1.1>",
+            ),
             ("std::net 25.6 µs: ok", "std::net 25.6 µs: ok"),
         ] {
             assert_eq!(redaction.text(text), shown);

@@ -12,7 +12,15 @@ use super::*;
 
 /// What a bundle must not contain.
 const SECRETS: [&str; 9] = [
-    "aurelia", "board7", "example.com", "carol", "tower", "192.0.2.7", "fe80::5", "02:00:5e:00:53:01", "/srv/people",
+    "aurelia",
+    "board7",
+    "example.com",
+    "carol",
+    "tower",
+    "192.0.2.7",
+    "fe80::5",
+    "02:00:5e:00:53:01",
+    "/srv/people",
 ];
 const TOLD: &str = "aurelia@board7.example.com (192.0.2.7:22, [fe80::5%eth0]:22, eth:02:00:5e:00:53:01) from tower: \
                     /Users/carol/x and /srv/people/aurelia/y: \"lost\"";
@@ -35,7 +43,11 @@ fn told(record: &mut Record) {
         environment: "00".to_owned(),
     };
     record.hosts = vec![host("local"), host(HOST)];
-    record.net = vec![IfaceMeters { host: HOST.to_owned(), name: "eth0".to_owned(), ..IfaceMeters::default() }];
+    record.net = vec![IfaceMeters {
+        host: HOST.to_owned(),
+        name: "eth0".to_owned(),
+        ..IfaceMeters::default()
+    }];
     (record.reason, record.remedy) = (Some(text()), Some(text()));
     record.mechanism_version = Some(text());
     record.warnings = vec![text()];
@@ -120,7 +132,10 @@ fn no_text_of_a_bundle_names_anybody_and_its_figures_are_the_same() {
     let read = records_io::read_records(copy.path()).unwrap().records;
     assert_eq!(read.len(), records.len());
     for (is, was) in read.iter().zip(&records) {
-        assert_eq!((&is.case, &is.latency_ns, &is.counts), (&was.case, &was.latency_ns, &was.counts));
+        assert_eq!(
+            (&is.case, &is.latency_ns, &is.counts),
+            (&was.case, &was.latency_ns, &was.counts)
+        );
         assert_ne!(is.hosts[0].name, is.hosts[1].name);
         assert_eq!(is.hosts[1].name, is.net[0].host);
     }

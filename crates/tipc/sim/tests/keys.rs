@@ -220,10 +220,10 @@ thread_local! {
 fn meddle(_: HostId, frame: &mut Vec<u8>) {
     let n = FRAMES.get() + 1;
     FRAMES.set(n);
-    if n % 20 == 0 {
+    if n.is_multiple_of(20) {
         let bit = n as usize * 7919 % (frame.len() * 8);
         frame[bit / 8] ^= 1 << (bit % 8);
-    } else if n % 21 == 0 {
+    } else if n.is_multiple_of(21) {
         frame.truncate(n as usize * 7907 % frame.len());
     }
 }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use crossway_lab::agent::AgentProgram;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::observed::gain::{Gain, NOT_WORTH};
 use crossway_lab::observed::{Flow, flows};
@@ -149,7 +150,7 @@ impl Observed {
             resume: None,
             repeat_disturbed: true,
             hosts: None,
-            agent_program: None,
+            agent_program: AgentProgram::Usual,
             reaper: Some((program, vec!["reaper".to_owned()])),
         };
         let mut progress = Progress::new(ui, quiet);

@@ -10,8 +10,7 @@ use crossway_lab::advise::{Advice, Flip, Question};
 use crossway_mech::Meeting;
 use crossway_records::awake::busy_explained;
 use crossway_report::advice::{
-    AMONG_EQUALS, best_of, caveat, confidence, no_confidence, shortlist,
-    standing, verdict,
+    AMONG_EQUALS, best_of, caveat, confidence, no_confidence, shortlist, standing, verdict,
 };
 use crossway_report::terminal::wrap_indented;
 use crossway_report::units::{Quantity, count};

@@ -125,12 +125,13 @@ fn file_for(machine: &str, folder: Option<&Path>, own: &Path) -> Result<PathBuf,
     let is_named = folder.is_some();
     let folder = folder.unwrap_or(beside);
     let name = format!("crossway-{}-{}", env!("CARGO_PKG_VERSION"), processor.target);
-    let found = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).find(|path| {
-        let file = path.file_name().map(|f| f.to_string_lossy());
-        let rest = file.as_deref().and_then(|f| f.strip_prefix(&name));
-        // Not the archive beside it.
-        rest.is_some_and(|rest| !rest.contains('.')) && path.is_file()
-    });
+    let found =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).find(|path| {
+            let file = path.file_name().map(|f| f.to_string_lossy());
+            let rest = file.as_deref().and_then(|f| f.strip_prefix(&name));
+            // Not the archive beside it.
+            rest.is_some_and(|rest| !rest.contains('.')) && path.is_file()
+        });
     let Some(found) = found else {
         if is_own {
             return Ok(own.to_owned());
@@ -142,12 +143,16 @@ fn file_for(machine: &str, folder: Option<&Path>, own: &Path) -> Result<PathBuf,
                 std::env::consts::ARCH,
                 folder.display()
             ),
-            format!("build it (make dist TARGETS={}unknown-linux-gnu), or name its folder: --push=FOLDER", processor.target),
+            format!(
+                "build it (make dist TARGETS={}unknown-linux-gnu), or name its folder: --push=FOLDER",
+                processor.target
+            ),
         ));
     };
     // A folder that the user named is the user's choice.
     if !is_named {
-        trust::check(&found).map_err(|e| (e.to_string(), "name the folder: --push=FOLDER".to_owned()))?;
+        trust::check(&found)
+            .map_err(|e| (e.to_string(), "name the folder: --push=FOLDER".to_owned()))?;
     }
     match processor::of_file(&found) {
         Some(kind) if kind == processor.name => Ok(found),
