@@ -24,14 +24,15 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
         Workload::FanOut { receivers } => {
             format!("one sender to {}", units::count(receivers as usize, "receiver", "receivers"))
         }
-        Workload::Replay { channel, speed_percent, .. } => match speed_percent {
-            0 => format!("replay of channel {channel}, as fast as possible"),
-            100 => format!("replay of channel {channel}"),
-            percent => {
-                let speed = f64::from(percent) / 100.0;
-                format!("replay of channel {channel} at {speed} times its speed")
+        Workload::Replay { recording, channel, speed_percent, .. } => {
+            // The checksum tells recordings apart that have the same channel.
+            let replay = format!("replay of channel {channel} of recording {recording:08x}");
+            match speed_percent {
+                0 => format!("{replay}, as fast as possible"),
+                100 => replay,
+                percent => format!("{replay} at {} times its speed", f64::from(percent) / 100.0),
             }
-        },
+        }
         Workload::Paced { burst_bytes, period_us } => {
             let period = units::exact_duration(period_us * 1000);
             // What is sent, not what the plan says: the burst in a record may end with part of a message.
