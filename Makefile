@@ -10,6 +10,7 @@
 # make uninstall remove them
 # make dist      build what is published: the static program, man pages, completions, checksums (dist/)
 # make dist-test use the published program where nothing else is installed
+# make deb       build Debian packages around the published program; make deb-test uses them in a new root
 
 PREFIX ?= /usr/local
 CARGO  ?= cargo
@@ -36,11 +37,12 @@ ABOUT_tipc    = TIPC sockets over AF_TIPC or a tipcd
 ABOUT_linx    = LINX endpoints, signals, hunt and attach without a kernel module
 ABOUT_channel = Channels by name over the best transport now
 abi           = $(shell sed -n 's/^const ABI: u32 = \(.*\);/\1/p' crates/$(1)/capi/build.rs)
+PUBLISHED = dist/crossway-$(VERSION)-$$(rustc -vV | sed -n 's/^host: //p')
 VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: measure build test quick check bench bench-run fidelity predict loom miri install install-built install-program uninstall dist dist-test clean
+.PHONY: measure build test quick check bench bench-run fidelity predict loom miri install install-built install-program uninstall dist dist-test deb deb-test clean
 
 measure: build
 	$(TARGET)/release/crossway measure $(PLAN)
@@ -143,7 +145,13 @@ dist:
 
 # Uses the published program of this machine in a root without libraries, shell and compiler.
 dist-test:
-	scripts/dist-test.sh dist/crossway-$(VERSION)-$$(rustc -vV | sed -n 's/^host: //p')
+	scripts/dist-test.sh $(PUBLISHED)
+
+deb:
+	scripts/deb.sh $(PUBLISHED)
+
+deb-test:
+	scripts/deb-test.sh
 
 # Installs a C library under the name with its ABI version, its header and its pkg-config file.
 install-%:
