@@ -1,3 +1,5 @@
+//! Tests of the meeting of two ends.
+
 use super::*;
 
 fn own() -> u32 {
