@@ -64,6 +64,11 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("tipc node list", &["crossway tipc node list", "crossway tipc -j node list"]),
     ("tipc node get", &["crossway tipc node get address", "crossway tipc node get netid"]),
     (
+        "tipc node set",
+        &["crossway tipc node set key file cluster.key", "crossway tipc node set key rekeying 60"],
+    ),
+    ("tipc node flush", &["crossway tipc node flush key", "crossway tipc -j node flush key"]),
+    (
         "tipc node statistics",
         &["crossway tipc node statistics", "crossway tipc -j node statistics"],
     ),
