@@ -45,6 +45,10 @@ pub const BLIND_TO: &str = "loads and stores in shared memory; what io_uring mov
 /// which a ring of 16 MiB fills, 300 ms at a million events per second.
 const NAP: Duration = Duration::from_millis(5);
 
+/// The most records that are taken from the ring before the recorder looks whether it should stop: programs that fill the
+/// ring faster than it is read would never let it look.
+const BATCH: u64 = 4096;
+
 /// How often the recorder looks whether any observed thread is left.
 const CENSUS: Duration = Duration::from_millis(100);
 
@@ -265,7 +269,7 @@ impl Probes {
     ) -> Result<u64, RecordingError> {
         let mut census = Instant::now();
         loop {
-            let read = self.drain(assembly)?;
+            let read = self.take(BATCH, assembly)?;
             assembly.flush_if_due()?;
             if stop() {
                 break;
@@ -281,17 +285,20 @@ impl Probes {
             }
         }
         self.programs = None;
-        self.drain(assembly)?;
+        // Nothing is added any more, so this ends.
+        self.take(u64::MAX, assembly)?;
         let now = self.counters();
         assembly.lost.overrun += now.overrun - self.before.overrun;
         assembly.lost.not_a_channel += now.not_a_channel - self.before.not_a_channel;
         Ok(now.not_followed - self.before.not_followed)
     }
 
-    /// Takes in what the ring holds. Returns the number of records.
-    fn drain(&mut self, assembly: &mut Assembly) -> Result<u64, RecordingError> {
+    /// Takes in what the ring holds, at most `most` records. Returns their number.
+    fn take(&mut self, most: u64, assembly: &mut Assembly) -> Result<u64, RecordingError> {
         let mut read = 0;
-        while let Some(item) = self.ring.next() {
+        while read < most
+            && let Some(item) = self.ring.next()
+        {
             read += 1;
             match Record::parse(&item) {
                 Some(record) => self.objects.take(record, assembly)?,
