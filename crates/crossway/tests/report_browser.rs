@@ -203,7 +203,7 @@ fn hostile_records_run_nothing() {
     );
     for record in &mut records {
         record.mechanism = format!("{}{attack}", record.mechanism);
-        record.case = attack.to_owned();
+        record.case = format!("{}{attack}", record.case);
         record.warnings.push(attack.to_owned());
     }
     records.push(synthetic::skipped(attack, attack, attack));
