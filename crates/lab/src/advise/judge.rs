@@ -265,7 +265,7 @@ impl Choice<'_> {
 }
 
 /// Chooses a candidate, by the criteria of `among`, among those about which there is as much evidence as about the others
-/// ([`at_equal_evidence`]). `None` if none of these is admissible.
+/// (`at_equal_evidence`). `None` if none of these is admissible.
 pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
     let mut admissible = at_equal_evidence(judged);
     // The records of other runs do not name the stages. There, only runs with trials of both show that one was dropped

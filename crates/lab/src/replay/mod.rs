@@ -1,7 +1,7 @@
 //! Recordings as workloads: what a recorded channel carried, message by message, for two roles to repeat.
 //!
-//! [`compile`] turns the calls of a recording into the [`Script`] of each end; [`crate::workload::replay`] performs it;
-//! [`fidelity`] says how far the result is from the recording. docs/OBSERVE.md explains what is repeated and what not.
+//! `compile` turns the calls of a recording into the [`Script`] of each end; `crate::workload::replay` performs it;
+//! `fidelity` says how far the result is from the recording. docs/OBSERVE.md explains what is repeated and what not.
 
 pub(crate) mod arena;
 mod calls;
