@@ -60,7 +60,7 @@ mod tests {
         keep_code(&folder, "code", b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         // One that others may write is not believed, whatever it contains, if they can get there.
-        for open in [dir.path(), &folder] {
+        for open in [dir.path(), &dir.path().join("new"), &folder] {
             fs::set_permissions(open, Permissions::from_mode(0o755)).unwrap();
         }
         let before = inode(&fs::metadata(&path).unwrap());
