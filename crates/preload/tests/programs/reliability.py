@@ -81,12 +81,16 @@ def kills(times):
 def many(number):
     """Holds many connections at once, and uses each."""
     listener = listening()
+    started, starts = os.pipe()
     child = os.fork()
     if child == 0:
+        os.write(starts, b"!")
         conns = [listener.accept()[0] for _ in range(number)]
         for conn in conns:
             conn.sendall(conn.recv(100).upper())
         os._exit(0)
+    # Until the child runs, nobody but this thread could accept, and what a thread connects to itself is left alone.
+    os.read(started, 1)
     conns = [socket.create_connection(listener.getsockname()) for _ in range(number)]
     names = {conn.getsockname() for conn in conns}
     for n, conn in enumerate(conns):
