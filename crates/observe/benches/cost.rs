@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crossway_observe::ebpf::Probes;
 use crossway_observe::import::Assembly;
 use crossway_observe::map::Map;
-use crossway_observe::recording::{Head, Method, Recorder, Totals, VERSION};
+use crossway_observe::recording::{Head, Method, Recorder, Totals};
 use crossway_observe::snapshot::Snapshot;
 
 /// Size of a message.
@@ -107,19 +107,7 @@ fn recorded<T>(folder: &Path, pids: &[u32], work: impl FnOnce() -> T) -> (T, Tot
         cost_note: String::new(),
         blind_to: String::new(),
     };
-    let head = Head {
-        version: VERSION,
-        written_by: "bench".to_owned(),
-        began_unix_ms: 0,
-        kernel: None,
-        cpus: None,
-        anonymous: false,
-        method,
-        totals: None,
-        processes: Vec::new(),
-        threads: Vec::new(),
-        channels: Vec::new(),
-    };
+    let head = Head::new("bench", 0, method);
     let mut assembly = Assembly::new(Recorder::create(folder, head, false).unwrap());
     probes.follow(pids.iter().copied()).unwrap();
     let finished = AtomicBool::new(false);

@@ -9,28 +9,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossway_observe::ebpf::{BLIND_TO, ProbeError, Probes};
 use crossway_observe::import::Assembly;
 use crossway_observe::recording::{
-    Direction, Head, Method, Operation, Recorder, Recording, Summary, VERSION,
+    Direction, Head, Method, Operation, Recorder, Recording, Summary,
 };
 
 fn head() -> Head {
-    Head {
-        version: VERSION,
-        written_by: "test".to_owned(),
-        began_unix_ms: 1,
-        kernel: None,
-        cpus: None,
-        anonymous: false,
-        method: Method {
+    Head::new(
+        "test",
+        1,
+        Method {
             name: "ebpf".to_owned(),
             cost_ns_per_call: None,
             cost_note: "none".to_owned(),
             blind_to: BLIND_TO.to_owned(),
         },
-        totals: None,
-        processes: Vec::new(),
-        threads: Vec::new(),
-        channels: Vec::new(),
-    }
+    )
 }
 
 fn probes() -> Option<Probes> {

@@ -3,31 +3,21 @@
 use std::path::Path;
 
 use crossway_observe::import::{Assembly, Format};
-use crossway_observe::recording::{
-    Direction, Head, Lost, Method, Operation, Recorder, Recording, VERSION,
-};
+use crossway_observe::recording::{Direction, Head, Lost, Method, Operation, Recorder, Recording};
 use etherparse::PacketBuilder;
 
 fn import(folder: &Path, file: &[u8]) -> (Recording, Lost) {
     let format = Format::of(file).expect("a known format");
-    let head = Head {
-        version: VERSION,
-        written_by: "test".to_owned(),
-        began_unix_ms: 1,
-        kernel: None,
-        cpus: None,
-        anonymous: false,
-        method: Method {
+    let head = Head::new(
+        "test",
+        1,
+        Method {
             name: format.name().to_owned(),
             cost_ns_per_call: None,
             cost_note: format.cost_note().to_owned(),
             blind_to: format.blind_to().to_owned(),
         },
-        totals: None,
-        processes: Vec::new(),
-        threads: Vec::new(),
-        channels: Vec::new(),
-    };
+    );
     let mut assembly = Assembly::new(Recorder::create(folder, head, false).unwrap());
     format.read(file, &mut assembly, || true).unwrap();
     let totals = assembly.finish().unwrap();

@@ -8,27 +8,22 @@ use crossway_observe::import::{Assembly, read_strace};
 use crossway_observe::live::{LiveError, Tracer, measured_cost_ns};
 use crossway_observe::recording::{
     Direction, EVENTS_PER_FILE, Event, Head, Lost, Method, Operation, Recorder, Recording,
-    RecordingError, Summary, VERSION, write_csv,
+    RecordingError, Summary, write_csv,
 };
 
 fn head() -> Head {
     Head {
-        version: VERSION,
-        written_by: "test".to_owned(),
-        began_unix_ms: 1,
-        kernel: None,
         cpus: Some(2),
-        anonymous: false,
-        method: Method {
-            name: "test".to_owned(),
-            cost_ns_per_call: None,
-            cost_note: "none".to_owned(),
-            blind_to: "nothing".to_owned(),
-        },
-        totals: None,
-        processes: Vec::new(),
-        threads: Vec::new(),
-        channels: Vec::new(),
+        ..Head::new(
+            "test",
+            1,
+            Method {
+                name: "test".to_owned(),
+                cost_ns_per_call: None,
+                cost_note: "none".to_owned(),
+                blind_to: "nothing".to_owned(),
+            },
+        )
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crossway_observe::recording::{
-    Direction, Event, Head, Method, Operation, RecordedChannel, RecordedProcess, Recording, VERSION,
+    Direction, Event, Head, Method, Operation, RecordedChannel, RecordedProcess, Recording,
 };
 use crossway_records::inputs::{ReplayShape, Workload};
 
@@ -26,22 +26,20 @@ impl Tape {
             to: BTreeSet::from([1]),
         };
         let head = Head {
-            version: VERSION,
-            written_by: "test".to_owned(),
-            began_unix_ms: 1,
-            kernel: None,
-            cpus: None,
-            anonymous: false,
-            method: Method {
-                name: "test".to_owned(),
-                cost_ns_per_call: cost_ns,
-                cost_note: String::new(),
-                blind_to: String::new(),
-            },
             totals: Some(Default::default()),
             processes: vec![process(10, "client"), process(20, "server")],
             threads: vec![0, 1, 0],
             channels: vec![channel.clone(), channel],
+            ..Head::new(
+                "test",
+                1,
+                Method {
+                    name: "test".to_owned(),
+                    cost_ns_per_call: cost_ns,
+                    cost_note: String::new(),
+                    blind_to: String::new(),
+                },
+            )
         };
         Tape { recording: Recording { head, events: Vec::new(), defects: Vec::new() } }
     }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::VERSION;
+
 /// Who talks to whom, how that was recorded, and what was lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
@@ -111,6 +113,24 @@ pub struct RecordedChannel {
 }
 
 impl Head {
+    /// The head of a recording that begins: nothing is recorded yet, and the machine is unknown. `began_unix_ms` is in
+    /// milliseconds since 1970 (UTC).
+    pub fn new(written_by: &str, began_unix_ms: u64, method: Method) -> Head {
+        Head {
+            version: VERSION,
+            written_by: written_by.to_owned(),
+            began_unix_ms,
+            kernel: None,
+            cpus: None,
+            anonymous: false,
+            method,
+            totals: None,
+            processes: Vec::new(),
+            threads: Vec::new(),
+            channels: Vec::new(),
+        }
+    }
+
     /// Leaves out what could identify a program, a user or a host: names, paths, addresses and process numbers.
     pub fn anonymise(&mut self) {
         self.anonymous = true;

@@ -51,27 +51,23 @@ fn elsewhere(head: &Head, here: (Option<String>, Option<u32>)) -> Option<String>
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Method, VERSION};
+    use super::super::Method;
     use super::*;
 
     fn head(kernel: Option<&str>, cpus: Option<u32>) -> Head {
         Head {
-            version: VERSION,
-            written_by: "test".to_owned(),
-            began_unix_ms: 1,
             kernel: kernel.map(str::to_owned),
             cpus,
-            anonymous: false,
-            method: Method {
-                name: "test".to_owned(),
-                cost_ns_per_call: None,
-                cost_note: String::new(),
-                blind_to: String::new(),
-            },
-            totals: None,
-            processes: Vec::new(),
-            threads: Vec::new(),
-            channels: Vec::new(),
+            ..Head::new(
+                "test",
+                1,
+                Method {
+                    name: "test".to_owned(),
+                    cost_ns_per_call: None,
+                    cost_note: String::new(),
+                    blind_to: String::new(),
+                },
+            )
         }
     }
 

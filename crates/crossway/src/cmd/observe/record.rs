@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use anyhow::{Context, bail};
 use crossway_observe::import::{Assembly, Format};
 use crossway_observe::recording::{
-    Direction, Head, Method, Recorder, Recording, Spread, Summary, Totals, VERSION, write_csv,
+    Direction, Head, Method, Recorder, Recording, Spread, Summary, Totals, write_csv,
 };
 use crossway_report::observed;
 use crossway_report::units::Quantity;
@@ -27,17 +27,13 @@ pub(super) fn head(method: Method, here: bool) -> Head {
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let cpus = std::thread::available_parallelism().ok().map(|n| n.get() as u32);
     Head {
-        version: VERSION,
-        written_by: format!("crossway {}", env!("CARGO_PKG_VERSION")),
-        began_unix_ms: u64::try_from(began.as_millis()).unwrap_or(u64::MAX),
         kernel: here.then(kernel::release),
         cpus: cpus.filter(|_| here),
-        anonymous: false,
-        method,
-        totals: None,
-        processes: Vec::new(),
-        threads: Vec::new(),
-        channels: Vec::new(),
+        ..Head::new(
+            &format!("crossway {}", env!("CARGO_PKG_VERSION")),
+            u64::try_from(began.as_millis()).unwrap_or(u64::MAX),
+            method,
+        )
     }
 }
 
