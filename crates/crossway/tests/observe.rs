@@ -2,24 +2,15 @@
 //! CSV and page, and what is refused.
 
 mod browser;
+mod cli;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-fn observe(dir: &Path, args: &[&str]) -> Output {
-    Command::new(assert_cmd::cargo::cargo_bin!("crossway"))
-        .arg("observe")
-        .args(args)
-        .current_dir(dir)
-        .env("COLUMNS", "120")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
+use cli::text;
 
-fn text(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
+fn observe(dir: &Path, args: &[&str]) -> Output {
+    cli::crossway(dir, &[&["observe"], args].concat())
 }
 
 #[test]

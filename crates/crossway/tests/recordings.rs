@@ -1,5 +1,7 @@
 //! Recordings as workloads and as questions: replayed over mechanisms, damaged ones, and predictions for real programs.
 
+mod cli;
+
 use std::fmt::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -8,20 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-fn crossway(dir: &Path, args: &[&str]) -> Output {
-    Command::new(assert_cmd::cargo::cargo_bin!("crossway"))
-        .args(args)
-        .current_dir(dir)
-        .env("COLUMNS", "120")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
-
-fn text(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
+use cli::{crossway, text};
 
 /// Imports the log of a client and a server that exchange `count` requests of 64 B and replies of two sizes over TCP,
 /// one each millisecond.
