@@ -133,8 +133,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
     /// As [`RingTx::freed`].
     pub fn ask_for_room(&mut self, len: usize) -> Result<bool, SendError> {
         let claim = self.plan(len);
-        let least = (claim.end + HEADER as u64).saturating_sub(self.capacity);
-        let plenty = least.max(self.tail.saturating_sub(self.capacity / 2));
+        let (_, plenty) = self.heads_for(&claim);
         self.memory.head_wanted().store(plenty, Ordering::Relaxed);
         self.memory.producer_state().store(ASLEEP, Ordering::Release);
         // Either we see the space that the consumer has just freed, or it sees that we wait.
@@ -170,8 +169,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
     /// it has freed enough.
     pub fn announce_sleep(&mut self, len: usize) -> Result<bool, SendError> {
         let claim = self.plan(len);
-        let least = (claim.end + HEADER as u64).saturating_sub(self.capacity);
-        let plenty = least.max(self.tail.saturating_sub(self.capacity / 2));
+        let (_, plenty) = self.heads_for(&claim);
         self.memory.head_wanted().store(plenty, Ordering::Relaxed);
         self.memory.producer_state().store(ASLEEP, Ordering::Release);
         self.sleeps += 1;
@@ -238,6 +236,12 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
             end: self.tail + size as u64,
             end_offset: if end_offset >= capacity { end_offset - capacity } else { end_offset },
         }
+    }
+
+    /// The head from which the record fits, and the one from which half of the ring is free as well.
+    fn heads_for(&self, claim: &Claim) -> (u64, u64) {
+        let least = (claim.end + HEADER as u64).saturating_sub(self.capacity);
+        (least, least.max(self.tail.saturating_sub(self.capacity / 2)))
     }
 
     /// Whether the record and the zeroed header word after it overwrite nothing that the consumer may still read.
@@ -321,8 +325,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
     fn wait_for_room(&mut self, len: usize, until: Deadline) -> Result<Claim, SendError> {
         let claim = self.plan(len);
         // Waiting for a part of the ring instead of one record keeps the two ends from moving in lockstep.
-        let least = (claim.end + HEADER as u64).saturating_sub(self.capacity);
-        let plenty = least.max(self.tail.saturating_sub(self.capacity / 2));
+        let (least, plenty) = self.heads_for(&claim);
         if let Some(mut budget) = self.pace.budget(until) {
             let mut patience = self.pace.patience();
             loop {
