@@ -1,5 +1,6 @@
 //! Tests of the meeting of two ends.
 
+use super::listeners::listener_word;
 use super::*;
 
 fn own() -> u32 {
