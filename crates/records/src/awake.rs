@@ -19,7 +19,7 @@ const SWITCHES: f64 = 0.2;
 
 /// Explains the word "busy", which names the class of such mechanisms.
 pub fn busy_explained() -> String {
-    format!("busy: its ends may block, but {SLEPT}; ranked only with its like")
+    format!("busy: its ends may block, but {SLEPT}; ranked only against other busy ones")
 }
 
 /// Returns whether ends with this number of voluntary context switches per message hardly slept. False for every

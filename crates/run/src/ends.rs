@@ -80,7 +80,7 @@ impl Connecting {
         Ok(Self { note, mailbox })
     }
 
-    /// What the other end is told.
+    /// What the other end needs in order to connect.
     pub fn note(&self) -> &Note {
         &self.note
     }
