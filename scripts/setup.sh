@@ -30,7 +30,8 @@ bench_wants=(sockperf:sockperf iperf3:iperf3 redis-server:redis-server redis-ben
 predict_wants=(
   strace:strace redis-server:redis-server redis-benchmark:redis-tools memcached:memcached nginx:nginx-light
   pgbench:postgresql setpriv:util-linux ss:iproute2 /usr/lib/python3/dist-packages/zmq:python3-zmq
-  /usr/lib/python3/dist-packages/grpc:python3-grpcio
+  /usr/lib/python3/dist-packages/grpc:python3-grpcio /usr/lib/python3/dist-packages/dbus:python3-dbus
+  mariadbd:mariadb-server /usr/lib/python3/dist-packages/pymysql:python3-pymysql dbus-daemon:dbus-daemon
 )
 
 have() {

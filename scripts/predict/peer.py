@@ -47,6 +47,27 @@ def http(address):
     return line_by_line(address, b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n", b"the end\n")
 
 
+def mariadb(address):
+    import pymysql
+
+    where = {"unix_socket": address} if "/" in address else {"host": "127.0.0.1", "port": int(address)}
+    cursor = pymysql.connect(user="root", **where).cursor()
+
+    def ask():
+        cursor.execute("SELECT 1")
+        cursor.fetchall()
+
+    return ask
+
+
+def dbus(address):
+    import dbus.bus
+
+    url = "unix:path=" + address if "/" in address else "tcp:host=127.0.0.1,family=ipv4,port=" + address
+    daemon = dbus.bus.BusConnection(url).get_object("org.freedesktop.DBus", "/org/freedesktop/DBus", introspect=False)
+    return lambda: daemon.GetId(dbus_interface="org.freedesktop.DBus")
+
+
 def zmq_socket(kind, address):
     import zmq
 

@@ -101,8 +101,8 @@ def row(kind, gain, alone, rate, achieved):
     with_socket, without_rate = gain["with"][0]["less_time"], alone["with"][0]["less_time"]
     low, high = with_socket["low"], with_socket["high"]
     middle, least, most = achieved
-    # How far the achieved gain is from the predicted interval.
-    off = max(low - middle, middle - high, 0)
+    # A wide interval does not make a good prediction: its middle counts.
+    off = abs((low + high) / 2 - middle)
     return (
         f"| {kind.name} | {rate:,.0f}/s | {percent(low)} to {percent(high)} "
         f"| {percent(without_rate['low'])} to {percent(without_rate['high'])} "

@@ -21,6 +21,11 @@ def free_port():
         return sock.getsockname()[1]
 
 
+def lacks_module(module):
+    found = subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True).returncode == 0
+    return None if found else f"needs the Python module {module}"
+
+
 class Program:
     """A server that listens at a port and at a path, and a load that asks it at one of them.
 
@@ -157,6 +162,51 @@ class Postgres(Program):
         return [server, *map(int, children.split())]
 
 
+class MariaDb(Program):
+    name, needs = "MariaDB, SELECT of one row, 1 client", ("mariadbd", "mariadb-install-db")
+
+    @classmethod
+    def missing(cls):
+        return super().missing() or lacks_module("pymysql")
+
+    def start(self, way):
+        data = self.folder / "data"
+        own = ["--no-defaults", f"--datadir={data}", "--user=root"]
+        if not data.exists():
+            made = ["mariadb-install-db", *own, "--auth-root-authentication-method=normal", "--skip-test-db"]
+            subprocess.run(made, check=True, capture_output=True)
+        where = [f"--port={self.port}", "--bind-address=127.0.0.1", f"--socket={self.path}"]
+        self.run("mariadbd", *own, *where, f"--pid-file={self.folder}/pid", "--skip-grant-tables", "--skip-networking=0")
+        self.wait_for("unix")
+
+    def load(self, way, seconds):
+        return [PYTHON, PEER, "mariadb", "ask", self.address(way), str(seconds)]
+
+
+class DBus(Program):
+    """A client that asks the daemon itself."""
+
+    name, needs = "D-Bus, calls to the daemon", ("dbus-daemon",)
+
+    @classmethod
+    def missing(cls):
+        return super().missing() or lacks_module("dbus")
+
+    def start(self, way):
+        config = self.folder / "bus.conf"
+        config.write_text(
+            f"<busconfig><type>session</type><listen>unix:path={self.path}</listen>"
+            f"<listen>tcp:host=127.0.0.1,port={self.port},family=ipv4</listen><auth>ANONYMOUS</auth><auth>EXTERNAL</auth>"
+            "<allow_anonymous/><policy context='default'><allow send_destination='*' eavesdrop='true'/>"
+            "<allow eavesdrop='true'/><allow own='*'/></policy></busconfig>"
+        )
+        self.run("dbus-daemon", f"--config-file={config}", "--nofork", "--nopidfile")
+        self.wait_for(way)
+
+    def load(self, way, seconds):
+        return [PYTHON, PEER, "dbus", "ask", self.address(way), str(seconds)]
+
+
 class Nginx(Program):
     """A proxy in front of a server; the observed channel is that between these two."""
 
@@ -198,8 +248,7 @@ class Peers(Program):
 
     @classmethod
     def missing(cls):
-        found = subprocess.run([PYTHON, "-c", f"import {cls.module}"], capture_output=True).returncode == 0
-        return None if found else f"needs the Python module {cls.module}"
+        return lacks_module(cls.module)
 
     def start(self, way):
         Path(self.path).unlink(missing_ok=True)
@@ -228,4 +277,4 @@ class Grpc(Peers):
     name, kind, module = "gRPC from Python, one call at a time", "grpc", "grpc"
 
 
-PROGRAMS = [Redis, RedisMany, Memcached, Postgres, Nginx, Multiprocessing, ZeroMq, Grpc]
+PROGRAMS = [Redis, RedisMany, Memcached, Postgres, MariaDb, Nginx, Multiprocessing, ZeroMq, Grpc, DBus]
