@@ -3,7 +3,7 @@
 use crossway_lab::advise::figure::Figure;
 use crossway_lab::advise::{Advice, Compared, Flip};
 use crossway_records::awake::busy_explained;
-use crossway_records::stats::TRIALS_AT_LEAST;
+use crossway_records::stats::{TRIALS_AT_LEAST, interval_name};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value, context};
 use serde::Serialize;
@@ -62,6 +62,7 @@ pub fn page(advice: &Advice) -> Result<String, HtmlError> {
         among_equals => AMONG_EQUALS,
         best_of => best_of(advice),
         no_confidence => no_confidence(advice),
+        interval => interval_name(advice.compared.iter().map(|c| c.cost_ns.n)),
         awake => awake_of(advice),
         flips => Value::from(Serde(variations(advice))),
     })?;

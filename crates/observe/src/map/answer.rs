@@ -6,6 +6,9 @@ use serde::Serialize;
 
 use super::{Carrier, Map, Party};
 
+/// Processes that are named in the command of an answer, at most.
+const PIDS_SHOWN: usize = 6;
+
 /// A sentence about two processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Answer {
@@ -37,12 +40,15 @@ pub fn answers(map: &Map) -> Vec<Answer> {
                 _ => "SCTP, although both are on this host",
             };
             let many = if channels == 1 { String::new() } else { format!(" ({channels} times)") };
+            let pids: Vec<String> =
+                from_pids.iter().chain(&to_pids).take(PIDS_SHOWN).map(u32::to_string).collect();
             let text = format!(
                 "{} and {} talk by {what}{many}. Every message passes through the network stack of the kernel twice; a \
-                 UNIX socket or shared memory does not. How much that saves here: `crossway measure quick` measures \
-                 them side by side, `crossway advise` names the best one for a size and a rate.",
+                 UNIX socket or shared memory does not. What would that save here? `crossway observe {} --record talk \
+                 --time 5s`, then `crossway advise --observed talk`.",
                 names(map, from),
                 names(map, to),
+                pids.join(" "),
             );
             Some(Answer { from: from_pids, to: to_pids, channels, text })
         })

@@ -9,6 +9,7 @@ use crossway_lab::advise::ready::READY;
 use crossway_lab::advise::{Advice, Flip, Question};
 use crossway_mech::Meeting;
 use crossway_records::awake::busy_explained;
+use crossway_records::stats::interval_name;
 use crossway_report::advice::{
     AMONG_EQUALS, best_of, caveat, confidence, no_confidence, shortlist, standing, verdict,
 };
@@ -297,12 +298,13 @@ fn print_compared(advice: &Advice, explain: bool, ui: &Ui) {
     // If CPU time is what is compared, a column of its own would repeat the figures.
     let with_cpu = advice.objective != Objective::Cpu;
     let cpu_head = with_cpu.then_some(("CPU/message", Align::Right));
-    let heads =
-        [("candidate", Align::Left), ("figure", Align::Right), ("95 % interval", Align::Right)];
-    let more = [("trials", Align::Right), ("", Align::Left)];
-    let mut grid = Grid::new(heads.into_iter().chain(cpu_head).chain(more));
     let shown = if explain { advice.compared.len() } else { COMPARED_SHOWN };
     let rows = shortlist(advice, shown);
+    let interval = interval_name(rows.iter().map(|c| c.cost_ns.n));
+    let heads =
+        [("candidate", Align::Left), ("figure", Align::Right), (interval.as_str(), Align::Right)];
+    let more = [("trials", Align::Right), ("", Align::Left)];
+    let mut grid = Grid::new(heads.into_iter().chain(cpu_head).chain(more));
     for c in &rows {
         let cost = &c.cost_ns;
         let interval = match cost.n < crossway_records::stats::TRIALS_AT_LEAST {
