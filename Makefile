@@ -2,6 +2,7 @@
 # make test      set up, check and test everything
 # make quick     format, lints and unit tests
 # make bench     Crossway against hand-written C loops, public tools and the machine's limits, as ratios
+# make bench-against  this build against the last one that was measured on such a processor, in turn: what moved?
 # make bench-run Redis with and without `crossway run`
 # make fidelity  public test suites with and without `crossway run`; writes the table in docs/RUN.md
 # make predict   predict what real programs gain from UNIX sockets, and try it; writes the table in docs/METHODOLOGY.md
@@ -42,7 +43,7 @@ VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: measure build test quick check bench bench-run fidelity predict loom miri install install-built install-program uninstall dist dist-test deb deb-test clean
+.PHONY: measure build test quick check bench bench-against bench-run fidelity predict loom miri install install-built install-program uninstall dist dist-test deb deb-test clean
 
 measure: build
 	$(TARGET)/release/crossway measure $(PLAN)
@@ -82,13 +83,18 @@ miri:
 
 bench:
 	scripts/setup.sh bench
-	$(CARGO) bench --locked -p crossway --bench ratios
+	$(CARGO) bench --locked -p crossway --bench ratios -- --keep $(CURDIR)/records/bench
 	$(CARGO) bench --locked -p crossway-channel --bench overhead --bench choice --bench switches
 	$(CARGO) bench --locked -p crossway-linx --bench node
 	$(CARGO) bench --locked -p crossway-mech --bench linx
 	$(CARGO) bench --locked -p crossway-tipc-proto --bench names
 	$(CARGO) bench --locked -p crossway-tipc-node --bench goodput
 	$(CARGO) bench --locked -p crossway-tipc-node --bench failover
+
+# AGAINST has more options, such as --commit COMMIT (see scripts/bench-against.py --help).
+bench-against:
+	scripts/setup.sh build
+	python3 scripts/bench-against.py $(AGAINST)
 
 # Redis over TCP, over UNIX stream pairs in its place, and over its own UNIX socket, in interleaved rounds.
 bench-run: build

@@ -1,12 +1,13 @@
 //! Crossway compared with hand-written C loops, public tools and the machine's limits, as ratios.
 //!
-//! Run by `make bench`, or `cargo bench -p crossway --bench ratios -- --json ratios.json`. Trials are paired and
+//! Run by `make bench`, or `cargo bench -p crossway --bench ratios -- --keep records/bench`. Trials are paired and
 //! interleaved, so that drift affects both sides alike: each trial of Crossway is next to a run of the reference, the
 //! order alternates from pair to pair, and the cases are in a seeded random order. This is a benchmark, not a test:
 //! missed targets are printed, and the exit status is 0.
 
 mod comparison;
 mod contender;
+mod kept;
 mod network;
 mod pairs;
 mod reference;
@@ -15,7 +16,6 @@ mod tools;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::Parser;
 use comparison::{Comparison, Target};
 use crossway_lab::case;
@@ -44,9 +44,9 @@ struct Args {
     /// group contender is a pipe through the C helper)
     #[arg(long)]
     filter: Vec<String>,
-    /// Also write the figures as JSON to this file
+    /// Also add the ratios to the file for this processor in this folder, a line of JSON each
     #[arg(long)]
-    json: Option<PathBuf>,
+    keep: Option<PathBuf>,
     /// Passed by cargo, and ignored
     #[arg(long, hide = true)]
     bench: bool,
@@ -162,9 +162,9 @@ fn main() -> anyhow::Result<()> {
     contender::compare(&args, folder.path(), &mut found);
     network::compare(&args, &folder.path().join("network"), &mut found);
     comparison::print(&found);
-    if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&found)?;
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some(folder) = &args.keep {
+        let path = kept::add(&found, folder)?;
+        println!("kept in {}; `make bench-against` compares later builds with this one", path.display());
     }
     Ok(())
 }

@@ -66,6 +66,16 @@ impl Processor {
         Self::parse(&text("/proc/cpuinfo").unwrap_or_default())
     }
 
+    /// Manufacturer, family and model in a word such as `authenticamd-25-1`: processors of the same kind have the same
+    /// one, whatever their marketing names.
+    pub fn kind(&self) -> String {
+        let parts = [&self.vendor, &self.family, &self.model].into_iter().flatten();
+        let words: Vec<String> = parts
+            .map(|part| part.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-"))
+            .collect();
+        if words.is_empty() { std::env::consts::ARCH.to_owned() } else { words.join("-") }
+    }
+
     /// Parses the text of `/proc/cpuinfo`. The first CPU represents all.
     pub fn parse(cpuinfo: &str) -> Processor {
         let get = |names: &[&str]| {
@@ -205,6 +215,7 @@ mod tests {
                    CPU part\t: 0xd0c\nCPU revision\t: 1\n";
         let arm = Processor::parse(arm);
         assert_eq!(arm.name(), "? ? (family 0x41 model 0xd0c stepping 1)");
+        assert_eq!((x86.kind(), arm.kind()), ("genuineintel-6-37".into(), "0x41-0xd0c".into()));
         assert!(arm.flags.contains("atomics"));
         assert_eq!(Processor::parse(""), Processor::default());
     }
