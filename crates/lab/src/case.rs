@@ -7,12 +7,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crossway_mech::{Access, Boundaries, Caps, Wait};
+use crossway_sys::Obstacle;
 use crossway_sys::topology::Topology;
 
 use crate::catalogue::{self, NodeKind, Transport};
 use crate::pattern;
 use crate::payload::SEQUENCED_SIZE;
-use crate::placement::{self, Unplaceable};
+use crate::placement;
 use crate::plan::{Group, PlacementAxis, Plan};
 use crate::replay::Replay;
 use crossway_records::inputs::{Ends, Inputs, Load, Placement, Workload};
@@ -32,7 +33,7 @@ pub struct Case {
     /// The recording, if the workload replays one.
     pub replay: Option<Arc<Replay>>,
     /// The reason why the case cannot be measured, if that is known before the run; `None` if it can be measured.
-    pub excluded: Option<Unplaceable>,
+    pub excluded: Option<Obstacle>,
 }
 
 impl Case {
@@ -187,11 +188,10 @@ fn expand_ends(
 }
 
 /// The reason why a case cannot run on its testbed; `None` if it can, or has none.
-fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
+fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Obstacle> {
     let testbed = inputs.testbed_spec.as_ref()?;
-    let no = |why: &str, remedy: &str| {
-        Some(Unplaceable { why: why.to_owned(), remedy: remedy.to_owned() })
-    };
+    let no =
+        |why: &str, remedy: &str| Some(Obstacle { why: why.to_owned(), remedy: remedy.to_owned() });
     if catalogue::is_contender(mechanism) {
         return no(
             "contenders run only on this machine, not on testbeds",
@@ -237,10 +237,9 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
 }
 
 /// The reason why a case cannot run in containers, whatever they share; `None` if it can.
-fn impossible_contained(mechanism: &str, inputs: &Inputs) -> Option<Unplaceable> {
-    let no = |why: &str, remedy: &str| {
-        Some(Unplaceable { why: why.to_owned(), remedy: remedy.to_owned() })
-    };
+fn impossible_contained(mechanism: &str, inputs: &Inputs) -> Option<Obstacle> {
+    let no =
+        |why: &str, remedy: &str| Some(Obstacle { why: why.to_owned(), remedy: remedy.to_owned() });
     if inputs.ends == Ends::Within {
         return no(
             "two ends in one container would give the same figures as without a container",
@@ -262,8 +261,8 @@ pub fn natural_wait(caps: &Caps) -> Wait {
 }
 
 /// The reason why a case is impossible on any machine; `None` if there is none.
-fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
-    let no = |why: String, remedy: &str| Some(Unplaceable { why, remedy: remedy.to_owned() });
+fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Obstacle> {
+    let no = |why: String, remedy: &str| Some(Obstacle { why, remedy: remedy.to_owned() });
     let facts = inputs.workload.facts();
     if catalogue::is_contender(mechanism) {
         if !facts.contenders {

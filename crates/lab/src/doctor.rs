@@ -3,6 +3,7 @@
 
 use crossway_mech::Probe;
 use crossway_netlab::GuestRegisters;
+use crossway_sys::Obstacle;
 use serde::Serialize;
 
 use crate::catalogue::{self, Entry};
@@ -53,9 +54,7 @@ pub fn examine() -> Vec<Item> {
             };
             match entry.probe() {
                 Probe::Ready { version } => ready(kind, entry.id(), entry.about(), version),
-                Probe::Missing { why, remedy } => {
-                    missing(kind, entry.id(), entry.about(), why, remedy)
-                }
+                Probe::Missing(obstacle) => missing(kind, entry.id(), entry.about(), obstacle),
             }
         })
         .collect();
@@ -63,17 +62,15 @@ pub fn examine() -> Vec<Item> {
     items.push(two_cpus());
     items.push(guest_registers());
     for (tool, found) in TOOLS.iter().zip(tools) {
-        let found = found.join().unwrap_or_else(|_| Found::Missing {
-            why: "the search for it failed".to_owned(),
-            remedy: format!("sudo apt-get install --reinstall {}", tool.package),
+        let found = found.join().unwrap_or_else(|_| {
+            let remedy = format!("sudo apt-get install --reinstall {}", tool.package);
+            Found::Missing(Obstacle::new("the search for it failed", remedy))
         });
         items.push(match found {
             Found::Ready { version, .. } => {
                 ready(CheckKind::Tool, tool.name, tool.purpose, version)
             }
-            Found::Missing { why, remedy } => {
-                missing(CheckKind::Tool, tool.name, tool.purpose, why, remedy)
-            }
+            Found::Missing(obstacle) => missing(CheckKind::Tool, tool.name, tool.purpose, obstacle),
         });
     }
     items
@@ -91,15 +88,15 @@ fn ready(kind: CheckKind, name: &str, about: &str, version: String) -> Item {
     }
 }
 
-fn missing(kind: CheckKind, name: &str, about: &str, why: String, remedy: String) -> Item {
+fn missing(kind: CheckKind, name: &str, about: &str, obstacle: Obstacle) -> Item {
     Item {
         kind,
         name: name.to_owned(),
         about: about.to_owned(),
         ready: false,
         version: None,
-        why: Some(why),
-        remedy: Some(remedy),
+        why: Some(obstacle.why),
+        remedy: Some(obstacle.remedy),
     }
 }
 
@@ -113,8 +110,7 @@ fn hardware_counters() -> Item {
             CheckKind::Facility,
             "hardware-counters",
             about,
-            e.to_string(),
-            e.remedy().to_owned(),
+            Obstacle::new(e.to_string(), e.remedy()),
         ),
     }
 }
@@ -130,7 +126,7 @@ fn two_cpus() -> Item {
     let remedy =
         "widen the affinity (taskset -c 0-1 crossway ...) or the cgroup's cpuset, or use a machine with more \
          CPUs".to_owned();
-    missing(CheckKind::Facility, "two-cpus", about, why, remedy)
+    missing(CheckKind::Facility, "two-cpus", about, Obstacle { why, remedy })
 }
 
 fn guest_registers() -> Item {
@@ -141,7 +137,12 @@ fn guest_registers() -> Item {
     if registers != GuestRegisters::Hidden {
         return ready(CheckKind::Facility, "guest-registers", about, how);
     }
-    missing(CheckKind::Facility, "guest-registers", about, how, GuestRegisters::remedy())
+    missing(
+        CheckKind::Facility,
+        "guest-registers",
+        about,
+        Obstacle::new(how, GuestRegisters::remedy()),
+    )
 }
 
 #[cfg(test)]

@@ -182,7 +182,7 @@ fn tool_versions() -> BTreeMap<String, String> {
         .iter()
         .filter_map(|name| match tools::tool_named(name)?.find() {
             Found::Ready { version, .. } => Some(((*name).to_owned(), version)),
-            Found::Missing { .. } => None,
+            Found::Missing(_) => None,
         })
         .collect()
 }

@@ -60,7 +60,7 @@ pub fn examine(
 ) -> Result<bool, PlanError> {
     let greeting = match contender.probe() {
         Probe::Ready { .. } => Verdict::Holds,
-        Probe::Missing { why, remedy } => Verdict::Broken(format!("{why}; {remedy}")),
+        Probe::Missing(obstacle) => Verdict::Broken(obstacle.to_string()),
     };
     tell("it starts and sends its greeting", &greeting);
     if greeting != Verdict::Holds {

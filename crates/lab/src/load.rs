@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crossway_sys::{OsError, family, lease, program};
+use crossway_sys::{Obstacle, OsError, family, lease, program};
 use serde::{Deserialize, Serialize};
 
 use crate::tools::{self, Found};
@@ -25,13 +25,8 @@ const END_WITHIN: Duration = Duration::from_secs(3);
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// stress-ng is missing: the case is skipped.
-    #[error("{why}; {remedy}")]
-    Missing {
-        /// What is missing.
-        why: String,
-        /// The command that installs stress-ng.
-        remedy: String,
-    },
+    #[error(transparent)]
+    Missing(Obstacle),
     /// stress-ng is installed but did not start its workers.
     #[error("stress-ng did not start its workers: {0}")]
     Failed(String),
@@ -73,7 +68,7 @@ pub fn probe() -> Result<String, LoadError> {
     let tool = tools::tool_named("stress-ng").map(tools::Tool::find);
     match tool {
         Some(Found::Ready { version, .. }) => Ok(version),
-        Some(Found::Missing { why, remedy }) => Err(LoadError::Missing { why, remedy }),
+        Some(Found::Missing(obstacle)) => Err(LoadError::Missing(obstacle)),
         None => Err(LoadError::Failed("it is not in the table of tools".to_owned())),
     }
 }
@@ -232,8 +227,8 @@ mod tests {
     fn started(test: &str) -> Option<RunningLoad> {
         match RunningLoad::start(&ONE_EACH, &[]) {
             Ok(load) => Some(load.expect("a load was asked for")),
-            Err(LoadError::Missing { why, remedy }) => {
-                eprintln!("SKIP {test}: {why}; {remedy}");
+            Err(LoadError::Missing(obstacle)) => {
+                eprintln!("SKIP {test}: {obstacle}");
                 None
             }
             Err(e) => panic!("{e}"),

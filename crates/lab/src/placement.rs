@@ -1,34 +1,21 @@
 //! Placement of a case's roles: resolves the requested placement to logical CPUs.
 
 use crossway_mech::Wait;
+use crossway_sys::Obstacle;
 use crossway_sys::topology::{Relation, Topology};
 
 use crate::plan::PlacementAxis;
 use crossway_records::inputs::Placement;
 
-/// The reason why a case cannot be placed, and the remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unplaceable {
-    /// The reason, in one sentence.
-    pub why: String,
-    /// What to do instead. If that is another value of a plan's key, the text begins with `set` and the key.
-    pub remedy: String,
-}
-
-impl Unplaceable {
-    fn new(why: impl Into<String>, remedy: &str) -> Self {
-        Unplaceable { why: why.into(), remedy: remedy.to_owned() }
+/// Why a case cannot run, with the remedy if one can follow it in a question of `crossway advise`, which lacks most of a
+/// plan's keys. A remedy that is another value of a plan's key begins with `set` and the key.
+pub fn for_question(obstacle: &Obstacle) -> String {
+    let Obstacle { why, remedy } = obstacle;
+    let key = remedy.strip_prefix("set ");
+    if key.is_some_and(|key| !key.starts_with("placement ")) {
+        return why.clone();
     }
-
-    /// The reason, with the remedy if one can follow it in a question of `crossway advise`, which lacks most of a plan's
-    /// keys.
-    pub fn for_question(&self) -> String {
-        let key = self.remedy.strip_prefix("set ");
-        if key.is_some_and(|key| !key.starts_with("placement ")) {
-            return self.why.clone();
-        }
-        format!("{}; remedy: {}", self.why, self.remedy)
-    }
+    format!("{why}; remedy: {remedy}")
 }
 
 /// Expands a value of the placement axis to placements on this machine.
@@ -52,13 +39,13 @@ pub fn resolve(
     wait: Wait,
     can_block: bool,
     topology: &Topology,
-) -> Result<Vec<u32>, Unplaceable> {
+) -> Result<Vec<u32>, Obstacle> {
     let allowed = topology.allowed();
     let find = |wanted: fn(&Relation) -> bool, why: &str, remedy: &str| {
         topology
             .find_pair(wanted)
             .map(|(a, b)| vec![a, b])
-            .ok_or_else(|| Unplaceable::new(why, remedy))
+            .ok_or_else(|| Obstacle::new(why, remedy))
     };
     let cpus = match placement {
         Placement::Unpinned => Vec::new(),
@@ -66,7 +53,7 @@ pub fn resolve(
             // The last one: interrupts and daemons tend to use the first.
             let cpu = allowed.last().copied();
             cpu.map(|cpu| vec![cpu, cpu]).ok_or_else(|| {
-                Unplaceable::new(
+                Obstacle::new(
                     "this process may not use any CPU",
                     "allow it at least one CPU (taskset, cgroup cpuset)",
                 )
@@ -94,7 +81,7 @@ pub fn resolve(
                     let here = crossway_sys::topology::format_cpu_list(&allowed);
                     let why =
                         format!("CPU {cpu} does not exist or is not allowed; allowed: {here}");
-                    return Err(Unplaceable::new(why, "choose CPUs that are allowed"));
+                    return Err(Obstacle::new(why, "choose CPUs that are allowed"));
                 }
             }
             vec![a, b]
@@ -111,13 +98,13 @@ fn refuse_spinning_alone(
     wait: Wait,
     can_block: bool,
     allowed: usize,
-) -> Result<(), Unplaceable> {
+) -> Result<(), Obstacle> {
     let one_core = match cpus {
         [a, b] => a == b,
         _ => allowed < 2,
     };
     if wait == Wait::Spin && one_core {
-        return Err(Unplaceable::new(
+        return Err(Obstacle::new(
             "a spinning end would use up the time slice that its peer on the same core needs",
             match can_block {
                 true => "set wait = \"block\" or \"hybrid\", or place the roles on two cores",
@@ -129,7 +116,7 @@ fn refuse_spinning_alone(
 }
 
 /// Two cores of one socket, preferably without a shared last-level cache; otherwise any two cores.
-fn other_core(topology: &Topology) -> Result<Vec<u32>, Unplaceable> {
+fn other_core(topology: &Topology) -> Result<Vec<u32>, Obstacle> {
     let apart = |r: &Relation| !r.same_cpu && r.same_core != Some(true);
     topology
         .find_pair(|r| {
@@ -139,7 +126,7 @@ fn other_core(topology: &Topology) -> Result<Vec<u32>, Unplaceable> {
         .or_else(|| topology.find_pair(apart))
         .map(|(a, b)| vec![a, b])
         .ok_or_else(|| {
-            Unplaceable::new(
+            Obstacle::new(
                 "this process may use only one core",
                 "set placement = \"same-core\", or allow two cores (taskset, cgroup cpuset)",
             )

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crossway_sys::program;
+use crossway_sys::{Obstacle, program};
 use serde::Serialize;
 
 /// Time limit for a version query; a program that takes longer counts as broken.
@@ -64,12 +64,7 @@ pub enum Found {
         path: PathBuf,
     },
     /// The program is not installed, or it did not answer.
-    Missing {
-        /// What is wrong.
-        why: String,
-        /// Remedy: the command that installs the program.
-        remedy: String,
-    },
+    Missing(Obstacle),
 }
 
 impl Tool {
@@ -77,7 +72,8 @@ impl Tool {
     pub fn find(&self) -> Found {
         let remedy = format!("sudo apt-get install {}", self.package);
         let Some(path) = program::find(self.name) else {
-            return Found::Missing { why: format!("{} is not in PATH", self.name), remedy };
+            let why = format!("{} is not in PATH", self.name);
+            return Found::Missing(Obstacle::new(why, remedy));
         };
         if self.version_args.is_empty() {
             return Found::Ready { version: "unknown".to_owned(), path };
@@ -87,10 +83,10 @@ impl Tool {
                 let line = text.lines().map(str::trim).find(|l| !l.is_empty()).unwrap_or("unknown");
                 Found::Ready { version: line.to_owned(), path }
             }
-            Err(why) => Found::Missing {
-                why: format!("{} does not report its version: {why}", path.display()),
-                remedy: format!("sudo apt-get install --reinstall {}", self.package),
-            },
+            Err(why) => Found::Missing(Obstacle::new(
+                format!("{} does not report its version: {why}", path.display()),
+                format!("sudo apt-get install --reinstall {}", self.package),
+            )),
         }
     }
 }
@@ -157,7 +153,7 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_has_a_remedy() {
         let none = tool("crossway-has-no-such-tool", "no-such-package", &["-V"], "nothing");
-        let Found::Missing { why, remedy } = none.find() else { panic!("found") };
+        let Found::Missing(Obstacle { why, remedy }) = none.find() else { panic!("found") };
         assert!(why.contains("crossway-has-no-such-tool"), "{why}");
         assert_eq!(remedy, "sudo apt-get install no-such-package");
     }

@@ -26,6 +26,7 @@ pub use contract::{
     Access, COUNTERS, Deadline, Facts, LARGEST, Listener, Mechanism, OpenError, RecvError, Rx,
     SendError, Spec, Tx, Wait, combine,
 };
+pub use crossway_sys::Obstacle;
 pub use meeting::Meeting;
 pub use offer::Offer;
 pub use probe::Probe;

@@ -1,5 +1,6 @@
 //! The result of testing whether a mechanism works here.
 
+use crossway_sys::Obstacle;
 use serde::{Deserialize, Serialize};
 
 /// Whether a mechanism works here.
@@ -11,11 +12,6 @@ pub enum Probe {
         /// The version of the software that provides the mechanism, such as `linux 6.1.0`.
         version: String,
     },
-    /// The mechanism does not work here.
-    Missing {
-        /// What is missing, as a sentence.
-        why: String,
-        /// The exact step that makes the mechanism work, or why that is impossible.
-        remedy: String,
-    },
+    /// The mechanism does not work here, for this reason.
+    Missing(Obstacle),
 }

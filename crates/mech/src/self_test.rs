@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-use crossway_sys::seccomp;
+use crossway_sys::{Obstacle, seccomp};
 
 use crate::{Listener, Mechanism, Probe, Rx, Spec, Tx, Wait};
 
@@ -24,7 +24,7 @@ impl Probe {
             Err(why) => {
                 let why = why.to_string();
                 let remedy = remedy_for(&why, remedy, seccomp::is_filtered());
-                Probe::Missing { why, remedy }
+                Probe::Missing(Obstacle::new(why, remedy))
             }
         }
     }

@@ -104,8 +104,8 @@ fn per_message(id: &str) -> Result<BTreeMap<String, f64>, String> {
 /// influence: a signal of the tracer may interrupt a wait, and the start of a thread makes calls, too.
 fn makes<const N: usize>(id: &str, expected: [(&str, f64); N]) {
     let entry = registry::find(id).unwrap();
-    if let Probe::Missing { why, remedy } = (entry.probe)() {
-        eprintln!("SKIP {id}: {why}; {remedy}");
+    if let Probe::Missing(missing) = (entry.probe)() {
+        eprintln!("SKIP {id}: {missing}");
         return;
     }
     let counted = match per_message(id) {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crossway_mech::Obstacle;
 use serde::{Deserialize, Serialize};
 
 use crate::inputs::Inputs;
@@ -357,4 +358,12 @@ pub struct Record {
     pub nulls: BTreeMap<String, String>,
     /// Remarks for the reader of the record.
     pub warnings: Vec<String>,
+}
+
+impl Record {
+    /// Notes that the trial was not run.
+    pub fn skip(&mut self, obstacle: Obstacle) {
+        self.status = Status::Skipped;
+        (self.reason, self.remedy) = (Some(obstacle.why), Some(obstacle.remedy));
+    }
 }

@@ -34,6 +34,7 @@ pub mod mqueue;
 pub mod multicast;
 pub mod named_semaphore;
 pub mod netns;
+pub mod obstacle;
 pub mod packet;
 pub mod packet_ring;
 pub mod packet_send_ring;
@@ -78,3 +79,4 @@ pub mod xstate;
 pub mod yardstick;
 
 pub use error::{Errno, OsError};
+pub use obstacle::Obstacle;

@@ -48,8 +48,8 @@ pub(crate) fn probe<M: Mechanism>() -> Probe {
 
 /// Runs `body` if the mechanism works here; fails if it panics or does not end.
 pub(crate) fn check<M: Mechanism>(body: impl FnOnce() + Send + 'static) {
-    if let Probe::Missing { why, remedy } = probe::<M>() {
-        eprintln!("SKIP {}: {why}; {remedy}", M::ID);
+    if let Probe::Missing(missing) = probe::<M>() {
+        eprintln!("SKIP {}: {missing}", M::ID);
         return;
     }
     if would_be_killed::<M>() {

@@ -164,7 +164,10 @@ fn main() -> anyhow::Result<()> {
     comparison::print(&found);
     if let Some(folder) = &args.keep {
         let path = kept::add(&found, folder)?;
-        println!("kept in {}; `make bench-against` compares later builds with this one", path.display());
+        println!(
+            "kept in {}; `make bench-against` compares later builds with this one",
+            path.display()
+        );
     }
     Ok(())
 }

@@ -182,7 +182,7 @@ fn list(contenders: &[&'static Contender], json: bool, ui: &Ui) -> anyhow::Resul
     for row in &rows {
         let here = match &row.probe {
             Probe::Ready { version } => version.clone(),
-            Probe::Missing { why, remedy } => format!("missing: {why}; {remedy}"),
+            Probe::Missing(obstacle) => format!("missing: {obstacle}"),
         };
         grid.row([row.id, row.about, &here]);
     }

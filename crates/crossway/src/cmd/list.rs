@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crossway_lab::catalogue;
-use crossway_mech::{Boundaries, Caps, Meeting, Probe, Reliability, history};
+use crossway_mech::{Boundaries, Caps, Meeting, Obstacle, Probe, Reliability, history};
 use serde::Serialize;
 
 use super::Run;
@@ -41,7 +41,7 @@ fn unmeasurable() -> impl Iterator<Item = Row> {
         about: entry.about,
         caps: None,
         meets: None,
-        probe: Probe::Missing { why: (entry.why)(), remedy: format!("use {}", entry.instead) },
+        probe: Probe::Missing(Obstacle::new((entry.why)(), format!("use {}", entry.instead))),
     })
 }
 
@@ -76,7 +76,7 @@ impl Run for List {
             ui.print_wrapped(2, &format!("{}: {}", way.name(), way.words()));
         }
         for row in &rows {
-            if let Probe::Missing { why, remedy } = &row.probe {
+            if let Probe::Missing(Obstacle { why, remedy }) = &row.probe {
                 let word = if row.caps.is_some() { "missing" } else { "not measured" };
                 ui.print_noted("33", word, &format!("{}: {why}; {remedy}", row.id));
             }

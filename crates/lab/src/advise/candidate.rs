@@ -125,7 +125,7 @@ pub fn field(
             out(objection, "what its ends need to meet (`crossway list`)");
             continue;
         }
-        if let Some((_, Probe::Missing { why, remedy })) =
+        if let Some((_, Probe::Missing(obstacle))) =
             known.probes.iter().find(|(id, _)| *id == entry.id())
         {
             // One reason for all of them, whatever their names.
@@ -133,10 +133,7 @@ pub fn field(
                 Some(contender) if !contender.is_built() => {
                     out(Objection::NotBuilt, "the contenders built on this machine");
                 }
-                _ => {
-                    let (why, remedy) = (why.clone(), remedy.clone());
-                    out(Objection::NotHere { why, remedy }, "probe on this machine");
-                }
+                _ => out(Objection::NotHere(obstacle.clone()), "probe on this machine"),
             }
             continue;
         }

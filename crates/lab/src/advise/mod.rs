@@ -159,7 +159,7 @@ fn exclude_impossible(
         match excluded {
             None => kept.push(candidate),
             Some((case, why)) => {
-                let why = why.for_question();
+                let why = crate::placement::for_question(why);
                 match reasons.iter_mut().find(|(reason, _)| *reason == why) {
                     Some((_, concerned)) => concerned.push(candidate.label()),
                     None => reasons.push((why.clone(), vec![candidate.label()])),

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crossway_mech::Meeting;
 use crossway_records::testbed::Share;
+use crossway_sys::Obstacle;
 use serde::Serialize;
 
 use super::figure::{GoalVerdict, Short};
@@ -16,12 +17,7 @@ pub enum Objection {
     /// A contender whose program was not built.
     NotBuilt,
     /// It does not work on this machine.
-    NotHere {
-        /// What is missing.
-        why: String,
-        /// The step that provides it.
-        remedy: String,
-    },
+    NotHere(Obstacle),
     /// It can only spin, which the question does not allow.
     OnlySpins {
         /// The question's wish for spinning; `None` if it has none.
@@ -129,7 +125,7 @@ impl Objection {
     pub fn brief(&self) -> String {
         match self {
             Objection::NotBuilt => "not built".to_owned(),
-            Objection::NotHere { .. } => "not working here".to_owned(),
+            Objection::NotHere(_) => "not working here".to_owned(),
             Objection::OnlySpins { .. } => "spinning only".to_owned(),
             Objection::CannotSpin => "unable to spin".to_owned(),
             Objection::CannotMeet { .. } => "unable to meet there".to_owned(),
@@ -156,7 +152,7 @@ impl fmt::Display for Objection {
             Objection::NotBuilt => {
                 f.write_str("it is not built; build it with `crossway contender build NAME`")
             }
-            Objection::NotHere { why, remedy } => write!(f, "{why}; {remedy}"),
+            Objection::NotHere(obstacle) => obstacle.fmt(f),
             Objection::OnlySpins { wish } => f.write_str(match wish {
                 Some(Wish::Prohibit) => "spinning is prohibited, and it can only spin",
                 Some(Wish::Avoid) => "spinning is to be avoided, and it can only spin",

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crossway_sys::Obstacle;
+
 use super::greeting::Version;
 
 /// The reason why a host cannot be used.
@@ -38,14 +40,12 @@ pub enum HostError {
         how: String,
     },
     /// There is no file that could be copied to the host, or no place for it.
-    #[error("host '{host}': {why}; {remedy}")]
+    #[error("host '{host}': {obstacle}")]
     NoFile {
         /// The host.
         host: String,
-        /// The reason.
-        why: String,
-        /// The next step.
-        remedy: String,
+        /// Why, and the next step.
+        obstacle: Obstacle,
     },
     /// The output did not begin with an agent's greeting.
     #[error("host '{host}': '{command}' printed '{said}' instead of an agent's greeting; {}", self.remedy())]
@@ -98,14 +98,12 @@ pub enum HostError {
         why: String,
     },
     /// The machine itself failed, e.g. a guest.
-    #[error("host '{host}': {why}; {remedy}")]
+    #[error("host '{host}': {obstacle}")]
     Gone {
         /// The host.
         host: String,
-        /// What happened to the host.
-        why: String,
-        /// The next step.
-        remedy: String,
+        /// What happened to the host, and the next step.
+        obstacle: Obstacle,
     },
     /// The user or the system requested a stop.
     #[error("interrupted")]
@@ -113,6 +111,13 @@ pub enum HostError {
 }
 
 impl HostError {
+    /// The error as reason and remedy.
+    pub fn obstacle(&self) -> Obstacle {
+        let (remedy, whole) = (self.remedy(), self.to_string());
+        let why = whole.strip_suffix(&format!("; {remedy}")).unwrap_or(&whole);
+        Obstacle::new(why, &remedy)
+    }
+
     /// The next step for the user, in words.
     pub fn remedy(&self) -> String {
         match self {
@@ -139,7 +144,7 @@ impl HostError {
                 "open the hosts' firewalls to each other, or state the address to use in --hosts: 'PREFIX=ADDRESS'"
                     .to_owned()
             }
-            HostError::Gone { remedy, .. } | HostError::NoFile { remedy, .. } => remedy.clone(),
+            HostError::Gone { obstacle, .. } | HostError::NoFile { obstacle, .. } => obstacle.remedy.clone(),
             HostError::Interrupted => "start again".to_owned(),
         }
     }

@@ -2,12 +2,13 @@
 //! impossible.
 
 use crossway_mech::{Reliability, Wait};
+use crossway_sys::Obstacle;
 use crossway_sys::topology::Topology;
 
 use super::natural_wait;
 use crate::catalogue;
 use crate::payload::SEQUENCED_SIZE;
-use crate::placement::{self, Unplaceable};
+use crate::placement;
 use crate::plan::BesideAxis;
 use crossway_records::inputs::{Beside, Inputs};
 
@@ -18,7 +19,7 @@ pub(super) fn resolve(
     mechanism: &'static str,
     inputs: &Inputs,
     topology: &Topology,
-) -> (Vec<Beside>, Option<Unplaceable>) {
+) -> (Vec<Beside>, Option<Obstacle>) {
     let mut obstacle = None;
     let mut besides = Vec::new();
     for one in axis {
@@ -42,9 +43,9 @@ pub(super) fn resolve(
     (besides, obstacle)
 }
 
-fn impossible(beside: &Beside, inputs: &Inputs) -> Option<Unplaceable> {
+fn impossible(beside: &Beside, inputs: &Inputs) -> Option<Obstacle> {
     let mechanism = &beside.mechanism;
-    let no = |why: String, remedy: &str| Some(Unplaceable { why, remedy: remedy.to_owned() });
+    let no = |why: String, remedy: &str| Some(Obstacle { why, remedy: remedy.to_owned() });
     if inputs.testbed.is_some() {
         let why = "concurrent workloads run on this machine only".to_owned();
         return no(why, "set testbed = \"local\", or omit `beside`");

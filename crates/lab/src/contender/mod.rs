@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use crossway_mech::{Caps, Family, Probe};
 use crossway_records::record::ContenderNote;
+use crossway_sys::Obstacle;
 use serde::{Deserialize, Serialize};
 
 pub use building::BuildError;
@@ -112,7 +113,7 @@ impl Contender {
     /// Tests whether the contender works here: its dependencies are available, it is built, and its program sends its
     /// greeting.
     pub fn probe(&self) -> Probe {
-        let missing = |why: String, remedy: &str| Probe::Missing { why, remedy: remedy.to_owned() };
+        let missing = |why: String, remedy: &str| Probe::Missing(Obstacle::new(why, remedy));
         if let Err(error) = folders::prepare(self) {
             let why = format!("cannot use {}: {}", error.dir.display(), error.cause);
             return missing(why, folders::REMEDY);

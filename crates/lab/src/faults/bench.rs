@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use crossway_mech::{Access, Caps, Wait};
 use crossway_sys::clock::{Ticker, monotonic_ns};
-use crossway_sys::{lease, poll};
+use crossway_sys::{Obstacle, lease, poll};
 
 use super::act::{Progress, phase, progress_file};
 use super::observation::{Ended, NoObservation};
-use super::places::NotPrivate;
 use super::{Act, ActResult, Side};
 use crate::control::{Answer, ControlError, OfferText, Order, Part, Task};
 use crate::launcher::{CLOSE_LIMIT, Launcher, RoleProcess};
@@ -40,7 +39,7 @@ pub(super) struct Bench<'a> {
     /// How long a silent survivor is watched.
     pub(super) watch: Duration,
     /// Why this process has no private `/tmp`, `/dev/shm` and IPC tables; `None` if it has them.
-    pub(super) not_private: Option<NotPrivate>,
+    pub(super) not_private: Option<Obstacle>,
 }
 
 /// What a role answered, if anything.

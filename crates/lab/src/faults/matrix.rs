@@ -13,7 +13,7 @@ use std::time::Duration;
 use crossway_sys::{OsError, proc};
 
 use super::estimate::estimate;
-use super::places::{self, NotPrivate};
+use super::places;
 use super::worker::{Foreign, Work};
 use super::{FaultRecord, cells};
 use crate::catalogue::{self, Entry};
@@ -98,7 +98,7 @@ pub fn run(
     let chosen = chosen(&options.mechanisms)?;
     let environment = Environment::take()?;
     let why = places::why_not_private();
-    let refused = why.as_ref().map(|_| NotPrivate::refused());
+    let refused = why.as_ref().map(|_| places::refused());
     if let (Some(why), Some(refused)) = (&why, &refused) {
         tell(FaultEvent::NoPrivatePlaces { why: &format!("{why}; {}", refused.remedy) });
     }
@@ -112,7 +112,7 @@ pub fn run(
             watch_ms: options.watch.as_millis() as u64,
             not_private: refused.clone().or_else(|| {
                 let hidden = contender.as_ref().is_some_and(Foreign::lies_in_tmp);
-                hidden.then(NotPrivate::program_in_tmp)
+                hidden.then(places::program_in_tmp)
             }),
             role: options.role.clone(),
             contender,

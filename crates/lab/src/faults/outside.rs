@@ -9,13 +9,13 @@
 use std::time::Duration;
 
 use crossway_sys::clock::monotonic_ns;
-use crossway_sys::lease;
 use crossway_sys::proc::{self, Limited};
+use crossway_sys::{Obstacle, lease};
 
 use super::bench::size_bytes;
 use super::cells::Cell;
 use super::observation::{NoObservation, Observation};
-use super::places::{self, NotPrivate, Things};
+use super::places::{self, Things};
 use super::resources::starve;
 use super::vandal::Vandal;
 use super::{Detection, Fault, Leftover, Outcome, Side, State};
@@ -39,7 +39,7 @@ const FEW: u64 = 4;
 pub(super) struct Outside<'a> {
     pub(super) launch: &'a Launch,
     pub(super) watch: Duration,
-    pub(super) not_private: Option<NotPrivate>,
+    pub(super) not_private: Option<Obstacle>,
 }
 
 /// The two ends of an attempt.

@@ -9,8 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crossway_sys::proc;
-use serde::{Deserialize, Serialize};
+use crossway_sys::{Obstacle, proc};
 
 use super::observation::NoObservation;
 use super::{Leftover, LeftoverKind, Remover};
@@ -39,31 +38,21 @@ pub(super) fn private_command(program: &Path) -> Command {
     command
 }
 
-/// Why a worker has no private file systems and IPC, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct NotPrivate {
-    pub(super) why: String,
-    pub(super) remedy: String,
+/// The obstacle if private file systems and IPC cannot be created, because the kernel refuses them or the tools are
+/// missing.
+pub(super) fn refused() -> Obstacle {
+    Obstacle::new(
+        "private file systems and IPC namespaces cannot be created here",
+        remedy(proc::is_root(), sysctl),
+    )
 }
 
-impl NotPrivate {
-    /// Reason and remedy if private file systems and IPC cannot be created, because the kernel refuses them or the
-    /// tools are missing.
-    pub(super) fn refused() -> NotPrivate {
-        NotPrivate {
-            why: "private file systems and IPC namespaces cannot be created here".to_owned(),
-            remedy: remedy(proc::is_root(), sysctl),
-        }
-    }
-
-    /// Reason and remedy if a private `/tmp` would hide the contender's program.
-    pub(super) fn program_in_tmp() -> NotPrivate {
-        NotPrivate {
-            why: "a private /tmp would hide the contender's program, which is below /tmp"
-                .to_owned(),
-            remedy: "move the contender's program to a directory outside of /tmp".to_owned(),
-        }
-    }
+/// The obstacle if a private `/tmp` would hide the contender's program.
+pub(super) fn program_in_tmp() -> Obstacle {
+    Obstacle::new(
+        "a private /tmp would hide the contender's program, which is below /tmp",
+        "move the contender's program to a directory outside of /tmp",
+    )
 }
 
 /// What the kernel said when private file systems and IPC could not be created; `None` if they can be.
@@ -101,13 +90,13 @@ fn remedy(is_root: bool, setting: impl Fn(&str) -> Option<String>) -> String {
 
 /// The warning for an attempt without private file systems and IPC, where leftovers cannot be distinguished from other
 /// objects.
-pub(super) fn unchecked(not_private: &NotPrivate) -> String {
-    format!("leftovers were not checked, because {}; {}", not_private.why, not_private.remedy)
+pub(super) fn unchecked(not_private: &Obstacle) -> String {
+    format!("leftovers were not checked, because {not_private}")
 }
 
 /// Returns an error if file systems must not be filled, because they are not private.
-pub(super) fn to_fill(not_private: Option<&NotPrivate>) -> Result<(), NoObservation> {
-    not_private.map_or(Ok(()), |NotPrivate { why, remedy }| {
+pub(super) fn to_fill(not_private: Option<&Obstacle>) -> Result<(), NoObservation> {
+    not_private.map_or(Ok(()), |Obstacle { why, remedy }| {
         Err(NoObservation::Skipped { why: why.clone(), remedy: Some(remedy.clone()) })
     })
 }

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crossway_mech::{Probe, Wait, registry};
-use crossway_sys::{OsError, clock, lease};
+use crossway_sys::{Obstacle, OsError, clock, lease};
 use serde::{Deserialize, Serialize};
 
 use super::bench::{Bench, size_bytes};
 use super::cells::{self, Cell};
 use super::observation::{NoObservation, Observation};
 use super::outside::Outside;
-use super::places::NotPrivate;
 use super::{FaultRecord, Outcome, SCHEMA};
 use crate::contender::{Contender, Launch};
 use crate::launcher::Launcher;
@@ -27,7 +26,7 @@ pub(super) struct Work {
     pub(super) environment: String,
     pub(super) watch_ms: u64,
     /// Why the worker has no private file systems and IPC; `None` if it has them.
-    pub(super) not_private: Option<NotPrivate>,
+    pub(super) not_private: Option<Obstacle>,
     pub(super) role: Vec<String>,
 }
 
@@ -73,7 +72,7 @@ pub fn work(task: &str) -> Result<(), OsError> {
             Outside { launch: &foreign.launch, watch, not_private: work.not_private.clone() };
         let probe = match foreign.missing.clone().map_or_else(|| outside.version(), Err) {
             Ok(version) => Probe::Ready { version },
-            Err(why) => Probe::Missing { why, remedy: foreign.remedy.clone() },
+            Err(why) => Probe::Missing(Obstacle::new(why, &foreign.remedy)),
         };
         let wait = if foreign.launch.caps.can_block { Wait::Block } else { Wait::Spin };
         let size = size_bytes(&foreign.launch.caps);
@@ -118,10 +117,10 @@ fn matrix_of(
                     record.mechanism_version = Some(version.clone());
                     enter(&mut record, attempt(&cell, trial));
                 }
-                Probe::Missing { why, remedy } => {
+                Probe::Missing(obstacle) => {
                     record.status = Status::Skipped;
-                    record.reason = Some(why.clone());
-                    record.remedy = Some(remedy.clone());
+                    record.reason = Some(obstacle.why.clone());
+                    record.remedy = Some(obstacle.remedy.clone());
                 }
             }
             let text = serde_json::to_string(&record)

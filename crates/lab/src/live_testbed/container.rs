@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crossway_netlab::{Lab, Topology};
-use crossway_sys::{OsError, lease};
+use crossway_sys::{Obstacle, OsError, lease};
 
 use super::error::TestbedError;
 use crossway_records::testbed::{NAMES, Share, Testbed};
@@ -66,10 +66,10 @@ impl Containers {
     /// Checks that the namespaces can be created.
     fn check(&self) -> Result<(), TestbedError> {
         let tried = self.command(0, &["/tmp".into()], Path::new("/bin/true")).output();
-        let refused = |why: String| {
+        let refused = |why: String| -> TestbedError {
             let remedy =
                 "run as root, and install the tools: sudo apt-get install util-linux iproute2";
-            TestbedError::Obstacle(format!("cannot create containers: {why}"), remedy.to_owned())
+            Obstacle::new(format!("cannot create containers: {why}"), remedy).into()
         };
         match tried {
             Ok(output) if output.status.success() => Ok(()),

@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use crossway_netlab::Guest;
+use crossway_sys::Obstacle;
 
 use super::error::TestbedError;
 use super::running::{LiveTestbed, boot_one};
@@ -37,21 +38,20 @@ impl LiveTestbed {
             return Ok(());
         }
         let host = self.hosts[at].name().to_owned();
-        let gone = |why: String, remedy| HostError::Gone { host: host.clone(), why, remedy };
+        let gone = |obstacle| HostError::Gone { host: host.clone(), obstacle };
         if self.again.boots[at] >= MOST_BOOTS {
-            let error = gone(
+            let error = gone(Obstacle::new(
                 format!("its guest died {} times in this run", MOST_BOOTS + 1),
-                "see the reasons of the failed trials; test a guest manually: crossway guest up"
-                    .to_owned(),
-            );
+                "see the reasons of the failed trials; test a guest manually: crossway guest up",
+            ));
             self.hosts[at].give_up(&error);
             return Err(error);
         }
         self.again.boots[at] += 1;
         self.boot_again(at).map_err(|error| {
-            let (why, remedy) = error.split();
-            let error =
-                gone(format!("its guest died and could not be booted again: {why}"), remedy);
+            let Obstacle { why, remedy } = error.obstacle();
+            let why = format!("its guest died and could not be booted again: {why}");
+            let error = gone(Obstacle { why, remedy });
             self.hosts[at].note_loss(&error);
             error
         })?;

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 
 use crossway_mech::Probe;
 use crossway_netlab::{Guest, GuestSpec, Lab, NetError};
+use crossway_sys::Obstacle;
 
 use super::Containers;
 use super::error::TestbedError;
 use super::tipc::Tipcd;
 use crate::agent::{Host, HostError, find_address};
 use crate::env::Environment;
-use crate::placement::{self, Unplaceable};
+use crate::placement;
 use crossway_records::inputs::{Ends, Inputs};
 use crossway_records::record::HostRef;
 use crossway_records::testbed::{HostWords, Tipc};
@@ -118,11 +119,7 @@ impl LiveTestbed {
 
     /// The version of a mechanism on the first of these hosts, or why it cannot be measured on one of them. `None` only
     /// if `on` is empty.
-    pub(crate) fn probe(
-        &self,
-        mechanism: &str,
-        on: &[usize],
-    ) -> Result<Option<String>, TestbedError> {
+    pub(crate) fn probe(&self, mechanism: &str, on: &[usize]) -> Result<Option<String>, Obstacle> {
         let mut version = None;
         for &at in on {
             let host = &self.hosts[at];
@@ -131,20 +128,18 @@ impl LiveTestbed {
                 Some((_, Probe::Ready { version: there })) => {
                     version.get_or_insert_with(|| there.clone());
                 }
-                Some((_, Probe::Missing { why, remedy })) => {
+                Some((_, Probe::Missing(Obstacle { why, remedy }))) => {
                     let why = format!("on host '{}': {why}", host.name());
-                    return Err(TestbedError::Obstacle(why, remedy.clone()));
+                    return Err(Obstacle::new(why, remedy));
                 }
                 None => {
                     let why = format!(
                         "crossway on host '{}' has no mechanism or contender {mechanism}",
                         host.name()
                     );
-                    return Err(TestbedError::Obstacle(
-                        why,
-                        "install the same version there; a contender must be declared there, too"
-                            .to_owned(),
-                    ));
+                    let remedy =
+                        "install the same version there; a contender must be declared there, too";
+                    return Err(Obstacle::new(why, remedy));
                 }
             }
         }
@@ -152,7 +147,7 @@ impl LiveTestbed {
     }
 
     /// The CPUs for the first and the second role on these hosts; empty if roles are not pinned.
-    pub(crate) fn place(&self, inputs: &Inputs, on: &[usize]) -> Result<Vec<u32>, Unplaceable> {
+    pub(crate) fn place(&self, inputs: &Inputs, on: &[usize]) -> Result<Vec<u32>, Obstacle> {
         let topology = |at: usize| self.hosts[at].about().map(|about| &about.topology);
         let (Some(first), Some(last)) =
             (on.first().and_then(|&at| topology(at)), on.last().and_then(|&at| topology(at)))
@@ -171,16 +166,16 @@ impl LiveTestbed {
         }
     }
 
-    /// Reason and remedy for the first of these hosts that is no longer used because too many of its agents were lost;
-    /// `None` if all are in use.
-    pub(crate) fn given_up(&self, on: &[usize]) -> Option<(String, String)> {
+    /// Why the first of these hosts is no longer used: too many of its agents were lost. `None` if all are in use.
+    pub(crate) fn given_up(&self, on: &[usize]) -> Option<Obstacle> {
         let host = on.iter().map(|&at| &self.hosts[at]).find(|h| h.losses() >= MOST_LOSSES)?;
         let last = host.last_loss()?;
-        let (why, remedy) = TestbedError::Host(last.clone()).split();
+        let Obstacle { why, remedy } = last.obstacle();
         if matches!(last, HostError::Gone { .. }) {
-            return Some((why, remedy));
+            return Some(Obstacle { why, remedy });
         }
-        Some((format!("{MOST_LOSSES} agents in a row were lost before this trial: {why}"), remedy))
+        let why = format!("{MOST_LOSSES} agents in a row were lost before this trial: {why}");
+        Some(Obstacle { why, remedy })
     }
 
     /// The address of the listening host, determined once; `None` if both ends are on one host and need no address.

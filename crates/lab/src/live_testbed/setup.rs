@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use crossway_netlab::{Guest, HostSpec, Lab, NetError, Topology};
-use crossway_sys::lease;
+use crossway_sys::{Obstacle, lease};
 
 use super::Containers;
 use super::error::TestbedError;
@@ -72,9 +72,9 @@ impl LiveTestbed {
             }
             TestbedKind::Hosts => {
                 let parsed = testbed.hosts.iter().map(|text| HostWords::parse(text));
-                let parsed: Vec<HostWords> = parsed.collect::<Result<_, _>>().map_err(|e| {
-                    TestbedError::Obstacle(e.to_string(), "correct --hosts".to_owned())
-                })?;
+                let parsed: Vec<HostWords> = parsed
+                    .collect::<Result<_, _>>()
+                    .map_err(|e| Obstacle::new(e.to_string(), "correct --hosts"))?;
                 parsed
                     .into_iter()
                     .map(|words| {

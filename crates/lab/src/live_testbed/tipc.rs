@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crossway_netlab::Guest;
-use crossway_sys::proc;
+use crossway_sys::{Obstacle, proc};
 
 use super::error::TestbedError;
 
@@ -119,11 +119,8 @@ impl Drop for Tipcd {
 
 /// The error if a `tipcd` on a host of a network does not start or has no link.
 pub(crate) fn tipcd_obstacle(host: &str, what: &str) -> TestbedError {
-    TestbedError::Obstacle(
-        format!("tipcd on host '{host}': {what}"),
-        "test tipcd manually: crossway net up; crossway net exec NET/HOST -- crossway tipcd eth:eth0"
-            .to_owned(),
-    )
+    let remedy = "test tipcd manually: crossway net up; crossway net exec NET/HOST -- crossway tipcd eth:eth0";
+    Obstacle::new(format!("tipcd on host '{host}': {what}"), remedy).into()
 }
 
 fn run(guest: &Guest, words: &[&str]) -> Result<Output, TestbedError> {
@@ -137,9 +134,6 @@ fn run(guest: &Guest, words: &[&str]) -> Result<Output, TestbedError> {
 }
 
 fn obstacle(guest: &Guest, what: &str) -> TestbedError {
-    TestbedError::Obstacle(
-        format!("guest '{}': {what}", guest.record().name),
-        "test a guest manually: crossway guest up, crossway guest exec NAME -- tipc bearer enable ..."
-            .to_owned(),
-    )
+    let remedy = "test a guest manually: crossway guest up, crossway guest exec NAME -- tipc bearer enable ...";
+    Obstacle::new(format!("guest '{}': {what}", guest.record().name), remedy).into()
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use crossway_netlab::{Lab, Link, Topology};
 use crossway_sys::lease::{self, Run};
-use crossway_sys::{OsError, clock};
+use crossway_sys::{Obstacle, OsError, clock};
 use crossway_tipc_client::LoneTipcd;
 
 pub use record::{MOVES, MoveRecord, SCHEMA, read_moves_beside};
@@ -72,7 +72,7 @@ fn all(options: &Options, room: &std::path::Path) -> Result<Vec<MoveRecord>, Mov
         result: None,
     };
     let skipped = |error: TestbedError| {
-        let (why, remedy) = error.split();
+        let Obstacle { why, remedy } = error.obstacle();
         let (reason, remedy) = (Some(why), Some(remedy));
         vec![MoveRecord { status: Status::Skipped, reason, remedy, ..record(0) }]
     };

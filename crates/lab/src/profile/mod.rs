@@ -16,8 +16,8 @@ mod script;
 use std::collections::BTreeMap;
 
 use crossway_mech::Probe;
-use crossway_sys::lease;
 use crossway_sys::topology::Topology;
+use crossway_sys::{Obstacle, lease};
 use serde::{Deserialize, Serialize};
 
 pub use part::Part;
@@ -47,14 +47,12 @@ pub enum ProfileError {
     #[error("the plan '{0}' has {1} cases; a profile needs exactly one")]
     NotOne(String, usize),
     /// The case cannot run here.
-    #[error("{case}: {why}; {remedy}")]
+    #[error("{case}: {obstacle}")]
     Missing {
         /// The case.
         case: String,
-        /// The reason.
-        why: String,
-        /// The remedy.
-        remedy: String,
+        /// Why, and what helps.
+        obstacle: Obstacle,
     },
     /// The case needs other hosts or background load, which profiles do not support.
     #[error("{0}: only cases on this machine without background load can be profiled")]
@@ -257,10 +255,9 @@ pub fn profile(
 
 /// The mechanism's version, if the case can run here.
 fn ready(case: &Case) -> Result<String, ProfileError> {
-    let missing =
-        |why: String, remedy: String| ProfileError::Missing { case: case.full_id(), why, remedy };
+    let missing = |obstacle| ProfileError::Missing { case: case.full_id(), obstacle };
     if let Some(excluded) = &case.excluded {
-        return Err(missing(excluded.why.clone(), excluded.remedy.clone()));
+        return Err(missing(excluded.clone()));
     }
     if case.inputs.testbed.is_some()
         || case.inputs.load != crossway_records::inputs::Load::default()
@@ -269,8 +266,8 @@ fn ready(case: &Case) -> Result<String, ProfileError> {
     }
     match catalogue::find(case.mechanism).map(|entry| entry.probe()) {
         Some(Probe::Ready { version }) => Ok(version),
-        Some(Probe::Missing { why, remedy }) => Err(missing(why, remedy)),
-        None => Err(missing("there is no such mechanism".to_owned(), "crossway list".to_owned())),
+        Some(Probe::Missing(obstacle)) => Err(missing(obstacle)),
+        None => Err(missing(Obstacle::new("there is no such mechanism", "crossway list"))),
     }
 }
 

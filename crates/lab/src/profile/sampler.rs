@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crossway_sys::{family, lease, poll, proc};
+use crossway_sys::{Obstacle, family, lease, poll, proc};
 
 use super::Sampling;
 use super::samples::{Sampled, enter, look_up};
@@ -25,6 +25,8 @@ const RATE_HZ: u32 = 3999;
 /// Size of perf's buffers in pages: large, so that perf need not wake up during the window. Used only by root, for whom
 /// this memory is not limited.
 const BUFFER_PAGES: &str = "2048";
+/// The step that finds out why sampling does not work.
+const DOCTOR: &str = "crossway doctor";
 /// Time limit for perf to attach itself, or to exit.
 const PERF_LIMIT: Duration = Duration::from_secs(20);
 /// Number of samples below which fractions are unreliable.
@@ -57,7 +59,7 @@ impl Drop for Recording {
 #[derive(Debug)]
 pub(super) struct Sampler<'a> {
     interrupt: Option<BorrowedFd<'a>>,
-    state: RefCell<Result<Option<Recording>, (String, String)>>,
+    state: RefCell<Result<Option<Recording>, Obstacle>>,
 }
 
 impl Onlooker for Sampler<'_> {
@@ -76,7 +78,7 @@ impl Onlooker for Sampler<'_> {
         if let Ok(Some(recording)) = &mut *state
             && let Err(why) = self.command(recording, "disable")
         {
-            *state = Err((why, "crossway doctor".to_owned()));
+            *state = Err(Obstacle::new(why, DOCTOR));
         }
         Ok(())
     }
@@ -87,12 +89,8 @@ impl<'a> Sampler<'a> {
         Sampler { interrupt, state: RefCell::new(Ok(None)) }
     }
 
-    fn start(
-        &self,
-        roles: &[(String, u32)],
-        servers: &[u32],
-    ) -> Result<Recording, (String, String)> {
-        let here = |e: String| (e, "crossway doctor".to_owned());
+    fn start(&self, roles: &[(String, u32)], servers: &[u32]) -> Result<Recording, Obstacle> {
+        let here = |e: String| Obstacle::new(e, DOCTOR);
         let dir = lease::fresh_path("perf").map_err(|e| here(e.to_string()))?;
         let directory = lease::hold(lease::Resource::Directory { path: dir.clone() })
             .map_err(|e| here(e.to_string()))?;
@@ -133,7 +131,8 @@ impl<'a> Sampler<'a> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         proc::die_with_parent(&mut command);
         let child = command.spawn().map_err(|e| {
-            (format!("perf cannot be started: {e}"), "sudo apt-get install linux-perf".to_owned())
+            let why = format!("perf cannot be started: {e}");
+            Obstacle::new(why, "sudo apt-get install linux-perf")
         })?;
         let pid = child.id();
         let started_ticks = proc::started_ticks(pid).unwrap_or(0);
@@ -141,7 +140,7 @@ impl<'a> Sampler<'a> {
             .map_err(|e| here(e.to_string()))?;
         let leases = [process, directory];
         let mut recording = Recording { child, dir, control, answers, names, _leases: leases };
-        self.command(&mut recording, "enable").map_err(|why| (why, remedy()))?;
+        self.command(&mut recording, "enable").map_err(|why| Obstacle::new(why, remedy()))?;
         Ok(recording)
     }
 
@@ -179,7 +178,7 @@ impl<'a> Sampler<'a> {
 
     /// Returns how the samples were taken (or why there are none), and the samples by role.
     pub(super) fn finish(self) -> (Sampling, BTreeMap<String, Sampled>) {
-        let missing = |why: String, remedy: String| {
+        let missing = |Obstacle { why, remedy }| {
             let sampling =
                 Sampling { missing: Some(why), remedy: Some(remedy), ..Sampling::default() };
             (sampling, BTreeMap::new())
@@ -187,13 +186,13 @@ impl<'a> Sampler<'a> {
         let recording = match self.state.into_inner() {
             Ok(Some(recording)) => recording,
             Ok(None) => {
-                return missing("the measured window never began".to_owned(), String::new());
+                return missing(Obstacle::new("the measured window never began", ""));
             }
-            Err((why, remedy)) => return missing(why, remedy),
+            Err(obstacle) => return missing(obstacle),
         };
         match collect(recording) {
             Ok(found) => found,
-            Err(why) => missing(why, "crossway doctor".to_owned()),
+            Err(why) => missing(Obstacle::new(why, DOCTOR)),
         }
     }
 }
@@ -205,7 +204,7 @@ fn remedy() -> String {
         Ok(level) if level > 1 && !proc::is_root() => {
             format!("sudo sysctl kernel.perf_event_paranoid=1 (it is {level}), or run as root")
         }
-        _ => "crossway doctor".to_owned(),
+        _ => DOCTOR.to_owned(),
     }
 }
 

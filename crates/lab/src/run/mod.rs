@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crossway_mech::Probe;
-use crossway_sys::lease;
 use crossway_sys::topology::Topology;
+use crossway_sys::{Obstacle, lease};
 
 pub use crossway_records::run_info::RunInfo;
 use done::Done;
@@ -280,15 +280,6 @@ fn need(cases: &[Case]) -> Need {
     }
 }
 
-/// The reason why a case cannot run, as far as it is known before the run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Obstacle {
-    /// What is missing or impossible.
-    pub why: String,
-    /// What to do about the obstacle.
-    pub remedy: String,
-}
-
 /// Determines which of these cases a run would skip, and why; `None` for a case that it would run. Each mechanism is
 /// probed on this machine. Testbeds are not set up, so it is known only whether they can be, and not whether their hosts
 /// lack something.
@@ -297,25 +288,18 @@ pub fn survey(cases: &[Case]) -> Vec<Option<Obstacle>> {
     let mut testbeds: BTreeMap<&str, Option<Obstacle>> = BTreeMap::new();
     for case in cases.iter().filter(|case| case.excluded.is_none()) {
         if let Some(testbed) = &case.inputs.testbed_spec {
-            testbeds.entry(&testbed.name).or_insert_with(|| {
-                let (why, remedy) = LiveTestbed::possible(testbed).err()?.split();
-                Some(Obstacle { why, remedy })
-            });
+            testbeds
+                .entry(&testbed.name)
+                .or_insert_with(|| Some(LiveTestbed::possible(testbed).err()?.obstacle()));
         }
     }
     let one = |case: &Case| {
         let missing = || match ready.get(case.mechanism)? {
-            Probe::Missing { why, remedy } if case.inputs.testbed.is_none() => {
-                Some(Obstacle { why: why.clone(), remedy: remedy.clone() })
-            }
+            Probe::Missing(obstacle) if case.inputs.testbed.is_none() => Some(obstacle.clone()),
             _ => None,
         };
-        let excluded = || {
-            let excluded = case.excluded.as_ref()?;
-            Some(Obstacle { why: excluded.why.clone(), remedy: excluded.remedy.clone() })
-        };
         let of_testbed = || testbeds.get(case.inputs.testbed.as_deref()?)?.clone();
-        missing().or_else(excluded).or_else(of_testbed)
+        missing().or_else(|| case.excluded.clone()).or_else(of_testbed)
     };
     cases.iter().map(one).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crossway_mech::{Caps, Probe};
 use crossway_sys::topology::Topology;
-use crossway_sys::{clock, lease};
+use crossway_sys::{Obstacle, clock, lease};
 
 use super::RunEvent;
 use super::cores;
@@ -53,7 +53,7 @@ pub(super) struct Running<'a> {
     pub(super) limits: limits::LimitsBetween,
     /// The harness's cost, by message size in bytes, whether the access is in place, and working set in bytes.
     pub(super) harness: BTreeMap<(u64, bool, u64), HarnessCost>,
-    pub(super) loads_failed: BTreeMap<String, LoadError>,
+    pub(super) loads_failed: BTreeMap<String, Obstacle>,
     pub(super) by_status: BTreeMap<Status, usize>,
     /// The index of the case of each trial of the plan that the machine disturbed.
     pub(super) disturbed: Vec<usize>,
@@ -73,16 +73,15 @@ pub(super) fn is_to_be_repeated(record: &Record) -> bool {
 }
 
 impl Running<'_> {
-    /// Reason and remedy if a case cannot run here; `None` if it can.
-    fn obstacle(&self, case: &Case) -> Option<(String, String)> {
+    /// Why a case cannot run here; `None` if it can.
+    fn obstacle(&self, case: &Case) -> Option<Obstacle> {
         if case.inputs.testbed.is_some() {
-            let excluded = case.excluded.as_ref().map(|e| (e.why.clone(), e.remedy.clone()));
-            return excluded.or_else(|| self.testbeds.obstacle(case));
+            return case.excluded.clone().or_else(|| self.testbeds.obstacle(case));
         }
-        if let Some(Probe::Missing { why, remedy }) = self.ready.get(case.mechanism) {
-            return Some((why.clone(), remedy.clone()));
+        if let Some(Probe::Missing(obstacle)) = self.ready.get(case.mechanism) {
+            return Some(obstacle.clone());
         }
-        case.excluded.as_ref().map(|e| (e.why.clone(), e.remedy.clone()))
+        case.excluded.clone()
     }
 
     pub(super) fn is_open(&self, slot: &Slot, done: &Done) -> bool {
@@ -100,13 +99,12 @@ impl Running<'_> {
     ) -> Result<(), RunError> {
         for at in 0..self.cases.len() {
             let case = &self.cases[at];
-            let Some((why, remedy)) = self.obstacle(case) else { continue };
+            let Some(obstacle) = self.obstacle(case) else { continue };
             if done.contains(at, 0) {
                 continue;
             }
             let mut record = self.blank(case, 0, 0);
-            (record.status, record.reason) = (Status::Skipped, Some(why));
-            record.remedy = Some(remedy);
+            record.skip(obstacle);
             self.write(record, tell)?;
         }
         Ok(())
@@ -192,18 +190,15 @@ impl Running<'_> {
             record.remedy = Some("see the reasons of the failed trials".to_owned());
             return Ok(Some(record));
         }
-        if let Some((why, remedy)) = self.testbeds.given_up(&case.inputs) {
-            record.status = Status::Skipped;
-            (record.reason, record.remedy) = (Some(why), Some(remedy));
+        if let Some(obstacle) = self.testbeds.given_up(&case.inputs) {
+            record.skip(obstacle);
             return Ok(Some(record));
         }
         if let Err(error) = self.set_load(case.inputs.load) {
-            record.status = Status::Skipped;
-            let (why, remedy) = match error {
-                LoadError::Missing { why, remedy } => (why, remedy),
-                failed => (failed.to_string(), "run stress-ng manually to see why".to_owned()),
-            };
-            (record.reason, record.remedy) = (Some(why), Some(remedy));
+            record.skip(match error {
+                LoadError::Missing(obstacle) => obstacle,
+                failed => Obstacle::new(failed.to_string(), "run stress-ng manually to see why"),
+            });
             return Ok(Some(record));
         }
         let Some(entry) = catalogue::find(case.mechanism) else { return Ok(None) };
@@ -260,9 +255,7 @@ impl Running<'_> {
             Err(LaunchError::Interrupted) => return Ok(None),
             Err(LaunchError::Unsupported(why)) => {
                 self.unsupported.insert(slot.case);
-                record.status = Status::Skipped;
-                let (why, remedy) = split_remedy(&why);
-                (record.reason, record.remedy) = (Some(why), Some(remedy));
+                record.skip(Obstacle::said(&why, "choose values that the mechanism supports"));
                 return Ok(Some(record));
             }
             Err(LaunchError::Host(error)) => {
@@ -317,16 +310,15 @@ impl Running<'_> {
         }
         self.load = None;
         let key = format!("{wanted:?}");
-        if let Some(LoadError::Missing { why, remedy }) = self.loads_failed.get(&key) {
-            return Err(LoadError::Missing { why: why.clone(), remedy: remedy.clone() });
+        if let Some(missing) = self.loads_failed.get(&key) {
+            return Err(LoadError::Missing(missing.clone()));
         }
         match RunningLoad::start(&wanted, &[]) {
             Ok(Some(running)) => self.load = Some((wanted, running)),
             Ok(None) => {}
-            Err(LoadError::Missing { why, remedy }) => {
-                let again = LoadError::Missing { why: why.clone(), remedy: remedy.clone() };
-                self.loads_failed.insert(key, again);
-                return Err(LoadError::Missing { why, remedy });
+            Err(LoadError::Missing(missing)) => {
+                self.loads_failed.insert(key, missing.clone());
+                return Err(LoadError::Missing(missing));
             }
             Err(error) => return Err(error),
         }
@@ -394,14 +386,6 @@ impl Running<'_> {
         *self.by_status.entry(record.status).or_default() += 1;
         tell(RunEvent::Written { record: &record });
         Ok(())
-    }
-}
-
-/// Splits an error message into the cause and the remedy, which follows the semicolon.
-fn split_remedy(why: &str) -> (String, String) {
-    match why.split_once("; ") {
-        Some((why, remedy)) => (why.to_owned(), remedy.to_owned()),
-        None => (why.to_owned(), "choose values that the mechanism supports".to_owned()),
     }
 }
 

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
+use crossway_sys::Obstacle;
+
 use super::{Options, RunError, RunEvent};
 use crate::agent::HostError;
 use crate::case::Case;
@@ -85,23 +87,20 @@ impl LiveTestbeds {
         Some((testbed, testbed.hosts_of(inputs)))
     }
 
-    /// Reason and remedy if a case cannot run on its testbed, determined before the case's first trial; `None` if it
-    /// can.
-    pub(super) fn obstacle(&self, case: &Case) -> Option<(String, String)> {
+    /// Why a case cannot run on its testbed, determined before the case's first trial; `None` if it can.
+    pub(super) fn obstacle(&self, case: &Case) -> Option<Obstacle> {
         match self.testbed(&case.inputs)? {
-            Err(error) => Some(error.split()),
+            Err(error) => Some(error.obstacle()),
             Ok(testbed) => {
                 let on = testbed.hosts_of(&case.inputs);
-                if let Err(error) = testbed.probe(case.mechanism, &on) {
-                    return Some(error.split());
-                }
-                testbed.place(&case.inputs, &on).err().map(|e| (e.why, e.remedy))
+                let ready = testbed.probe(case.mechanism, &on);
+                ready.and_then(|_| testbed.place(&case.inputs, &on)).err()
             }
         }
     }
 
-    /// Reason and remedy if no more trials are started on a case's hosts; `None` if they are in use.
-    pub(super) fn given_up(&self, inputs: &Inputs) -> Option<(String, String)> {
+    /// Why no more trials are started on a case's hosts; `None` if they are in use.
+    pub(super) fn given_up(&self, inputs: &Inputs) -> Option<Obstacle> {
         let (testbed, on) = self.up(inputs)?;
         testbed.given_up(&on)
     }

@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crossway_sys::{lease, trust};
+use crossway_sys::{Obstacle, lease, trust};
 use processor::Processor;
 use sha2::{Digest, Sha256};
 
@@ -59,11 +59,8 @@ pub(crate) fn push(
     interrupt: Option<BorrowedFd<'_>>,
 ) -> Result<String, HostError> {
     let told = remote::run(host, &["sh"], PREPARE.as_bytes(), SCRIPT_LIMIT, interrupt)?;
-    let unusable = |why: &str, remedy: &str| HostError::NoFile {
-        host: host.name.clone(),
-        why: why.to_owned(),
-        remedy: remedy.to_owned(),
-    };
+    let no_file = |obstacle| HostError::NoFile { host: host.name.clone(), obstacle };
+    let unusable = |why: &str, remedy: &str| no_file(Obstacle::new(why, remedy));
     if told.about("nowhere").next().is_some() {
         return Err(unusable(
             "there is no folder there in which programs may run and that only the user may write to",
@@ -77,7 +74,7 @@ pub(crate) fn push(
             "the command prefix in --hosts must pass on standard input",
         ));
     };
-    let file = file_for(machine, folder, own).map_err(|(why, remedy)| unusable(&why, &remedy))?;
+    let file = file_for(machine, folder, own).map_err(no_file)?;
     let unread = |e: std::io::Error| {
         unusable(&format!("{} cannot be read: {e}", file.display()), "make it readable")
     };
@@ -109,12 +106,12 @@ pub(crate) fn push(
     ))
 }
 
-/// The file for a host of which `uname -m` says `machine`, or reason and remedy.
-fn file_for(machine: &str, folder: Option<&Path>, own: &Path) -> Result<PathBuf, (String, String)> {
+/// The file for a host of which `uname -m` says `machine`.
+fn file_for(machine: &str, folder: Option<&Path>, own: &Path) -> Result<PathBuf, Obstacle> {
     let Some(processor) = Processor::of_machine(machine) else {
-        return Err((
+        return Err(Obstacle::new(
             format!("its processor, {machine}, is none for which crossway is published"),
-            "compile crossway there and add --agent-program PATH".to_owned(),
+            "compile crossway there and add --agent-program PATH",
         ));
     };
     let is_own = Processor::own() == Some(processor);
@@ -136,7 +133,7 @@ fn file_for(machine: &str, folder: Option<&Path>, own: &Path) -> Result<PathBuf,
         if is_own {
             return Ok(own.to_owned());
         }
-        return Err((
+        return Err(Obstacle::new(
             format!(
                 "its processor is {}, this file is for {}, and there is no {name}... in {}",
                 processor.name,
@@ -152,18 +149,18 @@ fn file_for(machine: &str, folder: Option<&Path>, own: &Path) -> Result<PathBuf,
     // A folder that the user named is the user's choice.
     if !is_named {
         trust::check(&found)
-            .map_err(|e| (e.to_string(), "name the folder: --push=FOLDER".to_owned()))?;
+            .map_err(|e| Obstacle::new(e.to_string(), "name the folder: --push=FOLDER"))?;
     }
     match processor::of_file(&found) {
         Some(kind) if kind == processor.name => Ok(found),
-        kind => Err((
+        kind => Err(Obstacle::new(
             format!(
                 "its processor is {}, but {} is {}",
                 processor.name,
                 found.display(),
                 kind.map_or("not a program".to_owned(), |kind| format!("for {kind}"))
             ),
-            "replace that file".to_owned(),
+            "replace that file",
         )),
     }
 }
@@ -205,7 +202,7 @@ mod tests {
         assert_eq!(file_for(std::env::consts::ARCH, None, &own), Ok(own.clone()));
         assert_eq!(file(std::env::consts::ARCH), Ok(own.clone()));
 
-        let (why, remedy) = file(other).unwrap_err();
+        let Obstacle { why, remedy } = file(other).unwrap_err();
         assert!(why.contains(&format!("this file is for {}", std::env::consts::ARCH)), "{why}");
         assert!(remedy.contains(target), "{remedy}");
 
@@ -213,15 +210,15 @@ mod tests {
         assert!(file(other).is_err());
         let there = dir.path().join(name(target));
         fs::copy(&own, &there).unwrap();
-        let (why, _) = file(other).unwrap_err();
+        let why = file(other).unwrap_err().why;
         assert!(why.ends_with(&format!("is for {}", std::env::consts::ARCH)), "{why}");
         fs::write(&there, "#!/bin/sh").unwrap();
-        assert!(file(other).unwrap_err().0.ends_with("is not a program"));
+        assert!(file(other).unwrap_err().why.ends_with("is not a program"));
         if other == "aarch64" {
             fs::write(&there, ELF).unwrap();
             assert_eq!(file(other), Ok(there));
         }
-        assert!(file("s390x").unwrap_err().0.contains("s390x"));
+        assert!(file("s390x").unwrap_err().why.contains("s390x"));
     }
 
     #[test]
