@@ -138,6 +138,7 @@ pub(super) fn show(
         ))
     );
     println!("\n{}", table(&recording, &summary).text(ui));
+    ui.print_wrapped(0, COLUMNS);
     if summary.directions.len() > ROWS {
         println!("{} more are in the CSV file (--csv)", summary.directions.len() - ROWS);
     }
@@ -160,19 +161,22 @@ pub(super) fn show(
     Ok(ExitCode::SUCCESS)
 }
 
+/// What the columns of the table are.
+const COLUMNS: &str = "no.: the channel; count: messages; size: median, and 99th percentile if it differs; gap: from one \
+    message to the next; think: from receiving what a send waits for until it; send, recv: in these calls, per message\n";
+
 fn table(recording: &Recording, summary: &Summary) -> Grid {
     let mut grid = Grid::new([
-        ("channel", Align::Right),
+        ("no.", Align::Right),
         ("from", Align::Left),
         ("to", Align::Left),
         ("by", Align::Left),
-        ("messages", Align::Right),
-        ("size p50", Align::Right),
-        ("p99", Align::Right),
-        ("gap p50", Align::Right),
-        ("think p50", Align::Right),
-        ("in send", Align::Right),
-        ("in receive", Align::Right),
+        ("count", Align::Right),
+        ("size", Align::Right),
+        ("gap", Align::Right),
+        ("think", Align::Right),
+        ("send", Align::Right),
+        ("recv", Align::Right),
     ]);
     let names = |indices: &BTreeSet<u32>| match indices.len() {
         0 => "not recorded".to_owned(),
@@ -180,6 +184,10 @@ fn table(recording: &Recording, summary: &Summary) -> Grid {
             let first = indices.first().map(|i| recording.process(*i)).unwrap_or_default();
             if n == 1 { first } else { format!("{first}, {} more", n - 1) }
         }
+    };
+    let sizes = |Spread { p50, p99, .. }| match p50 == p99 {
+        true => format!("{p50} B"),
+        false => format!("{p50}..{p99} B"),
     };
     let median = |spread: Option<Spread>| {
         spread.map_or("-".to_owned(), |s| Quantity::Duration.show(s.p50 as f64))
@@ -197,8 +205,7 @@ fn table(recording: &Recording, summary: &Summary) -> Grid {
             names(to),
             channel.carrier.clone(),
             direction.messages.to_string(),
-            format!("{} B", direction.size_bytes.p50),
-            format!("{} B", direction.size_bytes.p99),
+            sizes(direction.size_bytes),
             median(direction.gap_ns),
             median(direction.think_ns),
             each(direction.send_ns),
