@@ -130,6 +130,31 @@ fn many_connections_have_names_of_their_own() {
 }
 
 #[test]
+fn calls_on_a_connection_that_stays_cost_nothing() {
+    let Some(site) = Site::new() else { return };
+    if !Command::new("strace").args(["-f", "true"]).output().is_ok_and(|o| o.status.success()) {
+        eprintln!(
+            "SKIP calls on a connection that stays: needs strace; sudo apt-get install strace"
+        );
+        return;
+    }
+    // Listens without the library, so the connection cannot be moved.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let calls = |with_library| {
+        let changes = site.python("reliability.py", &["changes", &port, "1000"], with_library);
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-o"]).arg(site.at("calls")).arg(changes.get_program());
+        command.args(changes.get_args());
+        command.envs(changes.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        assert_eq!(text(command.output().unwrap()), "1000 changes\n");
+        fs::read_to_string(site.at("calls")).unwrap().lines().count()
+    };
+    let (without, with) = (calls(false), calls(true));
+    assert!(with < without + 900, "{without} calls without the library, {with} with it");
+}
+
+#[test]
 fn a_program_may_use_all_of_its_few_descriptors() {
     let Some(site) = Site::new() else { return };
     let plain = text(site.python("reliability.py", &["poor"], false).output().unwrap());

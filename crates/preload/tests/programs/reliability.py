@@ -199,6 +199,16 @@ def hostile():
     print(f"{right} of 100", os.waitpid(server, 0)[1])
 
 
+def changes(port, number):
+    """Changes the registration of a connection with epoll many times."""
+    conn = socket.create_connection(("127.0.0.1", port))
+    epoll = select.epoll()
+    epoll.register(conn, select.EPOLLIN)
+    for _ in range(number):
+        epoll.modify(conn, select.EPOLLIN | select.EPOLLOUT)
+    print(f"{number} changes")
+
+
 def serve(port_file):
     """Answers one connection; with `ask`, for two programs that are started separately."""
     listener = listening()
