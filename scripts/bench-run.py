@@ -78,9 +78,9 @@ def main():
         ]
         kinds = [
             ("one client, 64 B GET", ["-c", "1"], 1),
-            ("one client, 16 in a pipeline", ["-c", "1", "-P", "16"], 4),
-            ("50 clients", ["-c", "50"], 1),
-            ("a connection per request", ["-c", "1", "-k", "0"], 0.1),
+            ("one client, 16 in a pipeline", ["-c", "1", "-P", "16"], 10),
+            ("50 clients", ["-c", "50"], 10),
+            ("a connection per request", ["-c", "1", "-k", "0"], 0.5),
         ]
         results = {}
         try:
