@@ -45,7 +45,7 @@ pub fn answers(map: &Map) -> Vec<Answer> {
             let text = format!(
                 "{} and {} talk by {what}{many}. Every message passes through the network stack of the kernel twice; a \
                  UNIX socket or shared memory does not. What would that save here? `crossway observe {} --record talk \
-                 --time 5s`, then `crossway advise --observed talk`.",
+                 --time 5`, then `crossway advise --observed talk`.",
                 names(map, from),
                 names(map, to),
                 pids.join(" "),
