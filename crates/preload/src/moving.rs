@@ -97,6 +97,9 @@ fn offer(
         let is_here = explain::is_wanted() && to.ip().is_loopback();
         return Err(is_here.then_some("no program that runs with crossway run listens there"));
     };
+    if table.is_paused(listener) {
+        return Err(Some(ends::PAUSED));
+    }
     if !table.is_of_this_user() {
         return Err(Some("the program has changed its user"));
     }
@@ -104,9 +107,8 @@ fn offer(
         return Err(Some("the other end is on another host"));
     }
     let prepared = Prepared::new(fd, fresh, six, own_alone).map_err(Some)?;
-    let offer = table.announce(listener, to.port(), prepared.offered.note()).ok_or(Some(
-        "the listener was slow to accept, its connections live shortly, or it is in another network",
-    ))?;
+    let offer = table.announce(listener, to.port(), prepared.offered.note());
+    let offer = offer.ok_or(Some(ends::NO_PLACE))?;
     Ok((prepared, offer))
 }
 

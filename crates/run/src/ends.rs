@@ -31,6 +31,11 @@ const PATIENCE_VARIABLE: &str = "CROSSWAY_RUN_PATIENCE_MS";
 /// Why a connection is not moved.
 pub type Reason = &'static str;
 
+/// Why connections to a listener stay with TCP for a while ([`Table::is_paused`](crate::rendezvous::Table::is_paused)).
+pub const PAUSED: Reason = "the listener was slow to accept, or its connections live shortly";
+/// Why [`Table::announce`](crate::rendezvous::Table::announce) takes no announcement otherwise.
+pub const NO_PLACE: Reason = "the listener is in another network, or too many programs connect";
+
 /// What carries a connection that has been moved.
 pub const MOVED: &str = "a UNIX stream pair in place of TCP: both programs run with crossway run";
 

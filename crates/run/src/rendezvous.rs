@@ -230,13 +230,12 @@ impl Table {
     /// Announces a connection to a listener; `None` if the listener is in another network, was too slow to accept earlier
     /// ones, or there is no free slot.
     pub fn announce(&self, listener: usize, port: u16, note: &Note) -> Option<Offer<'_>> {
-        let now = monotonic_ns();
         if self.listener(listener, OF_NETWORK).load(Ordering::Relaxed) != note.network
-            || self.listener(listener, NOT_BEFORE).load(Ordering::Relaxed) > now
+            || self.is_paused(listener)
         {
             return None;
         }
-        let now_ms = now / 1_000_000;
+        let now_ms = monotonic_ns() / 1_000_000;
         for slot in 0..SLOTS {
             let before = Mark(self.state(slot).load(Ordering::Acquire));
             let is_free = before.is(State::Free) || before.age_ms(now_ms) > STALE_MS;

@@ -76,6 +76,12 @@ impl Table {
         found
     }
 
+    /// Whether connections to the listener at this place are left alone for a while, since it was slow to accept or they live
+    /// shortly. Costs less than anything that prepares an announcement.
+    pub fn is_paused(&self, listener: usize) -> bool {
+        self.listener(listener, NOT_BEFORE).load(Ordering::Relaxed) > monotonic_ns()
+    }
+
     /// Notes how long a moved connection to the listener at this place lived. While programs connect for every request, moving
     /// costs more than it gains: it is paused.
     pub fn judge_life(&self, listener: usize, life_ms: u32) {

@@ -302,10 +302,13 @@ impl Attempt {
     /// Connects, moves the connection if the other end accepts it in time, and answers the call.
     fn run(self, site: &Site, table: &Table) {
         let plain = twin::plain(self.to);
-        let offered = Connecting::new(&self.socket, self.to.is_ipv6()).and_then(|offered| {
-            let offer = table.announce(self.listener, plain.port(), offered.note());
-            Ok((offered, offer.ok_or("the listener was slow to accept, its connections live shortly, or it is in another network")?))
-        });
+        let offered = match table.is_paused(self.listener) {
+            true => Err(ends::PAUSED),
+            false => Connecting::new(&self.socket, self.to.is_ipv6()).and_then(|offered| {
+                let offer = table.announce(self.listener, plain.port(), offered.note());
+                Ok((offered, offer.ok_or(ends::NO_PLACE)?))
+            }),
+        };
         let outcome = twin::connect_as(&self.socket, self.to);
         let has_connected = outcome.is_ok();
         if has_connected || outcome == Err(Errno::INPROGRESS) {
