@@ -232,15 +232,17 @@ mod tests {
 
     #[test]
     fn a_piece_mapped_twice_wraps_around() {
-        let fd = create_sealed("crossway-test", 3 * 4096).unwrap();
-        let m = Mapping::of_pieces(&fd, &[(0, 4096), (4096, 8192), (4096, 8192)]).unwrap();
-        assert_eq!(m.len(), 5 * 4096);
+        let page = page_len();
+        let fd = create_sealed("crossway-test", 3 * page).unwrap();
+        let twice = (page, 2 * page);
+        let m = Mapping::of_pieces(&fd, &[(0, page), twice, twice]).unwrap();
+        assert_eq!(m.len(), 5 * page);
         // SAFETY: in range, and nothing else has the descriptor.
         unsafe {
-            m.start().as_ptr().add(4096 + 8192 + 5).write(9);
-            assert_eq!(m.start().as_ptr().add(4096 + 5).read(), 9);
+            m.start().as_ptr().add(page + 2 * page + 5).write(9);
+            assert_eq!(m.start().as_ptr().add(page + 5).read(), 9);
         }
-        assert!(Mapping::of_pieces(&fd, &[(1, 4096)]).is_err());
+        assert!(Mapping::of_pieces(&fd, &[(1, page)]).is_err());
     }
 
     #[test]

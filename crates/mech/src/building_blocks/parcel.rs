@@ -394,10 +394,12 @@ mod tests {
             let layout = Layout::of(&Spec { max_message, capacity_bytes, ..Spec::default() }, 64);
             (layout.slots, layout.slot_bytes)
         };
-        assert_eq!(of(64, None), (64, 4096));
-        assert_eq!(of(64 * 1024, None), (15, 69632));
-        assert_eq!(of(64 * 1024, Some(1)), (4, 69632));
-        assert_eq!(of(4096 - 64, Some(10 * 4096)), (10, 4096));
-        assert_eq!(of(16 << 20, None).0, 4);
+        let page = crossway_sys::shm::page_len();
+        assert_eq!(of(64, None), ((DEFAULT_BYTES / page).min(MOST_SLOTS), page));
+        let larger = 64 * 1024 + page;
+        assert_eq!(of(64 * 1024, None), (DEFAULT_BYTES / larger, larger));
+        assert_eq!(of(64 * 1024, Some(1)), (FEWEST_SLOTS, larger));
+        assert_eq!(of(page - 64, Some(10 * page)), (10, page));
+        assert_eq!(of(16 << 20, None).0, FEWEST_SLOTS);
     }
 }

@@ -173,7 +173,8 @@ mod tests {
     /// channel is dropped.
     #[test]
     fn descriptors_do_not_accumulate() {
-        let layout = Layout { slots: 4, slot_bytes: 4096, max: 4096 };
+        let slot_bytes = 4096_usize.next_multiple_of(crossway_sys::shm::page_len());
+        let layout = Layout { slots: 4, slot_bytes, max: 4096 };
         let (write, read) = socket::unix_pair(SocketType::Seqpacket).unwrap();
         let memfd = |_| Pages::new("crossway-memfd-count", layout.slot_bytes).unwrap();
         let pool = Pool((0..layout.slots).map(memfd).collect());
