@@ -104,6 +104,14 @@ impl Processor {
     /// Everything that identifies the processor, in one line.
     pub fn name(&self) -> String {
         let part = |p: &Option<String>| p.clone().unwrap_or("?".to_owned());
+        if let (None, None, Some(implementer)) = (&self.vendor, &self.model_name, &self.family) {
+            return format!(
+                "{} (implementer {implementer} part {} revision {})",
+                arm_core(implementer, self.model.as_deref().unwrap_or_default()),
+                part(&self.model),
+                part(&self.stepping)
+            );
+        }
         format!(
             "{} {} (family {} model {} stepping {})",
             part(&self.vendor),
@@ -112,6 +120,42 @@ impl Processor {
             part(&self.model),
             part(&self.stepping)
         )
+    }
+}
+
+/// The name of an arm64 core, of which the kernel prints only numbers, or who made it; from the kernel's
+/// arch/arm64/include/asm/cputype.h.
+fn arm_core(implementer: &str, part: &str) -> &'static str {
+    match (implementer, part) {
+        ("0x41", "0xd03") => "Arm Cortex-A53",
+        ("0x41", "0xd04") => "Arm Cortex-A35",
+        ("0x41", "0xd05") => "Arm Cortex-A55",
+        ("0x41", "0xd07") => "Arm Cortex-A57",
+        ("0x41", "0xd08") => "Arm Cortex-A72",
+        ("0x41", "0xd09") => "Arm Cortex-A73",
+        ("0x41", "0xd0a") => "Arm Cortex-A75",
+        ("0x41", "0xd0b") => "Arm Cortex-A76",
+        ("0x41", "0xd0c") => "Arm Neoverse N1",
+        ("0x41", "0xd40") => "Arm Neoverse V1",
+        ("0x41", "0xd41") => "Arm Cortex-A78",
+        ("0x41", "0xd46") => "Arm Cortex-A510",
+        ("0x41", "0xd49") => "Arm Neoverse N2",
+        ("0x41", "0xd4f") => "Arm Neoverse V2",
+        ("0x41", "0xd84") => "Arm Neoverse V3",
+        ("0x41", "0xd8e") => "Arm Neoverse N3",
+        ("0x41", _) => "Arm core",
+        ("0x42", _) => "Broadcom core",
+        ("0x43", _) => "Cavium core",
+        ("0x46", _) => "Fujitsu core",
+        ("0x48", _) => "HiSilicon core",
+        ("0x4e", _) => "NVIDIA core",
+        ("0x51", _) => "Qualcomm core",
+        ("0x53", _) => "Samsung core",
+        ("0x61", _) => "Apple core",
+        ("0x6d", _) => "Microsoft core",
+        ("0xc0", _) => "Ampere core",
+        // Among them 0x00, for software such as QEMU with -cpu max.
+        _ => "arm64 core",
     }
 }
 
@@ -214,9 +258,13 @@ mod tests {
         let arm = "processor\t: 0\nFeatures\t: fp asimd crc32 atomics\nCPU implementer\t: 0x41\n\
                    CPU part\t: 0xd0c\nCPU revision\t: 1\n";
         let arm = Processor::parse(arm);
-        assert_eq!(arm.name(), "? ? (family 0x41 model 0xd0c stepping 1)");
+        assert_eq!(arm.name(), "Arm Neoverse N1 (implementer 0x41 part 0xd0c revision 1)");
         assert_eq!((x86.kind(), arm.kind()), ("genuineintel-6-37".into(), "0x41-0xd0c".into()));
         assert!(arm.flags.contains("atomics"));
+        let unknown =
+            Processor::parse("CPU implementer\t: 0x00\nCPU part\t: 0x051\nCPU revision\t: 0\n");
+        assert_eq!(unknown.name(), "arm64 core (implementer 0x00 part 0x051 revision 0)");
         assert_eq!(Processor::parse(""), Processor::default());
+        assert_eq!(Processor::default().name(), "? ? (family ? model ? stepping ?)");
     }
 }
