@@ -72,6 +72,12 @@ impl Tool {
     pub fn find(&self) -> Found {
         let remedy = format!("sudo apt-get install {}", self.package);
         let Some(path) = program::find(self.name) else {
+            if self.name == "linux.uml" && cfg!(not(target_arch = "x86_64")) {
+                return Found::Missing(Obstacle::new(
+                    "user-mode Linux runs on x86-64 only",
+                    "none; for TIPC on another machine's kernel: crossway measure --hosts",
+                ));
+            }
             let why = format!("{} is not in PATH", self.name);
             return Found::Missing(Obstacle::new(why, remedy));
         };

@@ -123,8 +123,8 @@ impl Processor {
     }
 }
 
-/// The name of an arm64 core, of which the kernel prints only numbers, or who made it; from the kernel's
-/// arch/arm64/include/asm/cputype.h.
+/// The name of an arm64 core, of which the kernel prints only numbers, or who made it: fields of the register MIDR_EL1, as
+/// the makers' manuals list them.
 fn arm_core(implementer: &str, part: &str) -> &'static str {
     match (implementer, part) {
         ("0x41", "0xd03") => "Arm Cortex-A53",
