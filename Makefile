@@ -11,6 +11,7 @@
 # make uninstall remove them
 # make dist      build what is published: the static program, man pages, completions, checksums (dist/)
 # make dist-test use the published program where nothing else is installed
+# make test-arm64 run the program and its tests on arm64, in an emulated machine, and measure between it and this one
 # make deb       build Debian packages around the published program; make deb-test uses them in a new root
 
 PREFIX ?= /usr/local
@@ -43,7 +44,7 @@ VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: measure build test quick check bench bench-against bench-run fidelity predict loom miri install install-built install-program uninstall dist dist-test deb deb-test clean
+.PHONY: measure build test quick check bench bench-against bench-run fidelity predict loom miri install install-built install-program uninstall dist dist-test test-arm64 deb deb-test clean
 
 measure: build
 	$(TARGET)/release/crossway measure $(PLAN)
@@ -152,6 +153,11 @@ dist:
 # Uses the published program of this machine in a root without libraries, shell and compiler.
 dist-test:
 	scripts/dist-test.sh $(PUBLISHED)
+
+# FLAVOUR=arm64-16k boots a kernel with pages of 16 KiB (see scripts/arm64.sh).
+test-arm64:
+	scripts/setup.sh arm64
+	scripts/arm64.sh
 
 deb:
 	scripts/deb.sh $(PUBLISHED)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs what Crossway needs on Debian or Ubuntu: scripts/setup.sh build|test|bench|predict
+# Installs what Crossway needs on Debian or Ubuntu: scripts/setup.sh build|test|arm64|bench|predict
 #
 #   build   the packages needed to compile and to measure
 #   test    the programs that the tests use: namespaces, guests, tshark, Chromium, stress-ng ...
+#   arm64   the emulator and the cross compiler of scripts/arm64.sh
 #   bench   the public tools that `make bench` compares with
 #   predict the programs whose gain `make predict` predicts
 #
@@ -24,6 +25,11 @@ test_wants=(
   /usr/include/dbus-1.0/dbus/dbus.h:libdbus-1-dev dbus-daemon:dbus-daemon
   /usr/lib/python3/dist-packages/grpc:python3-grpcio mpirun.openmpi:openmpi-bin mpicc.openmpi:libopenmpi-dev
   redis-server:redis-server redis-benchmark:redis-tools
+)
+arm64_wants=(
+  qemu-system-aarch64:qemu-system-arm aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu
+  /usr/aarch64-linux-gnu/lib/libc.a:libc6-dev-arm64-cross cpio:cpio depmod:kmod xz:xz-utils ip:iproute2 unshare:util-linux
+  python3:python3 /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 )
 bench_wants=(sockperf:sockperf iperf3:iperf3 redis-server:redis-server redis-benchmark:redis-tools)
 
@@ -116,6 +122,7 @@ case ${1:-} in
         say "cargo $part is missing: rustup component add $part"; exit 1; }
     done ;;
   predict) provide needs "${build_needs[@]}"; provide wants "${predict_wants[@]}" ;;
+  arm64) provide needs "${build_needs[@]}"; provide wants "${arm64_wants[@]}"; rust ;;
   bench) provide needs "${build_needs[@]}"; provide wants "${bench_wants[@]}"; rust ;;
-  *) say "usage: scripts/setup.sh build|test|bench|predict"; exit 2 ;;
+  *) say "usage: scripts/setup.sh build|test|arm64|bench|predict"; exit 2 ;;
 esac
