@@ -84,14 +84,14 @@ def earlier(commit):
 
 def figures(program, plan, name, args, folder):
     """The figure of each case, more being faster."""
-    argv = [program, "measure", plan, "--out", folder, "--name", name, "--measure-ms", str(args.measure_ms)]
+    argv = [program, "measure", plan, "--out", folder / name, "--measure-ms", str(args.measure_ms)]
     argv += [part for pattern in args.filter for part in ("--filter", pattern)]
     said = subprocess.run([str(part) for part in argv], capture_output=True, text=True)
-    results = folder / name / "results.jsonl"
-    if not results.exists():
+    results = list((folder / name).glob("*/results.jsonl"))
+    if not results:
         sys.exit(f"{program} measured nothing: {said.stderr.strip()}")
     found = {}
-    for record in map(json.loads, results.read_text().splitlines()):
+    for record in map(json.loads, results[0].read_text().splitlines()):
         if record["status"] != "ok":
             continue
         inputs = record["inputs"]
