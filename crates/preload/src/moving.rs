@@ -5,9 +5,10 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
-use crossway_run::ends::{self, Connecting, MOVED, Reason};
+use crossway_run::ends::{self, Connecting, MOVED};
 use crossway_run::explain::{self, Program};
 use crossway_run::name::Connection;
+use crossway_run::reason::{self, Reason};
 use crossway_run::rendezvous::{self, Offer};
 use crossway_sys::socket::{self, twin};
 use crossway_sys::{Errno, proc};
@@ -95,20 +96,20 @@ fn offer(
     let table = rendezvous::table().ok_or(None)?;
     let Some((listener, own_alone)) = table.find_listener(std::process::id(), to.port()) else {
         let is_here = explain::is_wanted() && to.ip().is_loopback();
-        return Err(is_here.then_some("no program that runs with crossway run listens there"));
+        return Err(is_here.then_some(reason::NOBODY_LISTENS));
     };
     if table.is_paused(listener) {
-        return Err(Some(ends::PAUSED));
+        return Err(Some(reason::PAUSED));
     }
     if !table.is_of_this_user() {
-        return Err(Some("the program has changed its user"));
+        return Err(Some(reason::CHANGED_USER));
     }
     if !twin::is_own_address(to) {
-        return Err(Some("the other end is on another host"));
+        return Err(Some(reason::ANOTHER_HOST));
     }
     let prepared = Prepared::new(fd, fresh, six, own_alone).map_err(Some)?;
     let offer = table.announce(listener, to.port(), prepared.offered.note());
-    let offer = offer.ok_or(Some(ends::NO_PLACE))?;
+    let offer = offer.ok_or(Some(reason::NO_PLACE))?;
     Ok((prepared, offer))
 }
 
@@ -171,9 +172,9 @@ impl Prepared {
     ) -> Result<(), Reason> {
         let socket = ffi::borrow(fd).ok_or("not a descriptor")?;
         if !has_connected && !twin::is_established(socket) {
-            return Err("the connection was not established at once");
+            return Err(reason::NOT_AT_ONCE);
         }
-        let ends = ends.ok_or("the connection has ended")?;
+        let ends = ends.ok_or(reason::HAS_ENDED)?;
         let Self { offered, place, aside, is_nonblocking } = self;
         let end = offered.wait(socket, &mut offer, ends, is_nonblocking, Some(place))?;
         let _ = take_over(&aside, &end, connecting.has(SHAPED));
@@ -208,7 +209,7 @@ fn check(socket: BorrowedFd<'_>, fresh: Entry) -> Result<bool, Reason> {
     if !twin::is_tcp(socket) {
         return Err("the socket is not a TCP socket");
     }
-    twin::waits_plainly(socket).ok_or("the socket raises signals")
+    twin::waits_plainly(socket).ok_or(reason::RAISES_SIGNALS)
 }
 
 /// Gives the end of a pair what the program has set on the TCP connection, or on the listener that has accepted it.
@@ -280,10 +281,10 @@ pub(crate) fn accepted(fd: c_int, port: u16, is_nonblocking: bool, is_shaped: bo
         if !is_nonblocking {
             socket::set_waiting(&end, true).map_err(|_| "ioctl failed")?;
         }
-        take_over(socket, &end, is_shaped).map_err(|_| "an option could not be set")?;
+        take_over(socket, &end, is_shaped).map_err(|_| reason::NO_OPTION)?;
         let old = table::get(fd);
         if !claim.agree() {
-            return Err("the other program has withdrawn");
+            return Err(reason::WITHDRAWN);
         }
         put(fd, old, end, aside, None);
         Ok(())

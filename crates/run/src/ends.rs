@@ -10,6 +10,7 @@ use crossway_sys::socket::{self, twin};
 use crossway_sys::{Errno, proc, random};
 
 use crate::name::Connection;
+use crate::reason::{self, Reason};
 use crate::rendezvous::{Claim, Note, Offer, Search, Table};
 
 /// How long a blocking connect waits for the other program to accept. The connection is established then, so a program that
@@ -27,14 +28,6 @@ const PAUSE: Duration = Duration::from_micros(10);
 
 /// How long all of these are instead, for tests on loaded machines, which also move connections that live shortly.
 const PATIENCE_VARIABLE: &str = "CROSSWAY_RUN_PATIENCE_MS";
-
-/// Why a connection is not moved.
-pub type Reason = &'static str;
-
-/// Why connections to a listener stay with TCP for a while ([`Table::is_paused`](crate::rendezvous::Table::is_paused)).
-pub const PAUSED: Reason = "the listener was slow to accept, or its connections live shortly";
-/// Why [`Table::announce`](crate::rendezvous::Table::announce) takes no announcement otherwise.
-pub const NO_PLACE: Reason = "the listener is in another network, or too many programs connect";
 
 /// What carries a connection that has been moved.
 pub const MOVED: &str = "a UNIX stream pair in place of TCP: both programs run with crossway run";
@@ -104,7 +97,7 @@ impl Connecting {
         place: Option<OwnedFd>,
     ) -> Result<OwnedFd, Reason> {
         if !twin::stays_local(own.ip(), peer.ip()) {
-            return Err("the other end is on another host");
+            return Err(reason::ANOTHER_HOST);
         }
         if !offer.wait(own, peer) {
             return Err("connect took too long");
@@ -202,7 +195,7 @@ pub fn accepted_end(
         match socket::connect(&end, &mailbox) {
             Ok(()) => break,
             Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(PAUSE),
-            Err(_) => return Err("the other program has withdrawn"),
+            Err(_) => return Err(reason::WITHDRAWN),
         }
     }
     if !is_of_this_user(&end) {

@@ -6,5 +6,6 @@
 pub mod ends;
 pub mod explain;
 pub mod name;
+pub mod reason;
 pub mod rendezvous;
 pub mod supervisor;

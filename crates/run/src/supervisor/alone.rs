@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use crossway_sys::proc;
 
-use crate::ends::Reason;
+use crate::reason::Reason;
 
 /// A program with more descriptors is not examined: it would take too long.
 const MOST_DESCRIPTORS: usize = 2048;

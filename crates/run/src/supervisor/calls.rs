@@ -10,10 +10,12 @@ use crossway_sys::Errno;
 use crossway_sys::socket::{self, twin};
 use crossway_sys::supervision::{self, Call};
 
-use super::{Site, alone, lock};
-use crate::ends::{self, Connecting, MOVED, Reason};
+use super::moving::{Accepted, Attempt};
+use super::{Site, lock};
+use crate::ends::{self, MOVED};
 use crate::explain::{self, Program};
 use crate::name::Connection;
+use crate::reason;
 use crate::rendezvous::{self, Table};
 
 // From the headers of the system, as a filter compares them.
@@ -27,7 +29,6 @@ const AF_INET: i32 = 2;
 const AF_INET6: i32 = 10;
 const SOCK_NONBLOCK: u64 = 0o4000;
 const SOCK_CLOEXEC: u64 = 0o2_000_000;
-const O_CLOEXEC: u32 = 0o2_000_000;
 
 /// The longest Internet address, and the longest value of an option that is passed on.
 const ADDRESS_MAX: usize = 28;
@@ -69,7 +70,7 @@ impl Site {
     }
 
     /// Keeps the TCP connection of a moved one as long as the stream is open.
-    fn keep(&self, end: impl AsFd, aside: OwnedFd) {
+    pub(super) fn keep(&self, end: impl AsFd, aside: OwnedFd) {
         lock(&self.asides).insert(twin::inode(end), aside);
     }
 
@@ -91,7 +92,7 @@ impl Site {
         let own = std::process::id();
         let Some((listener, _)) = table.find_listener(own, plain.port()) else {
             if plain.ip().is_loopback() {
-                let why = "no program that runs with crossway run listens there";
+                let why = reason::NOBODY_LISTENS;
                 explain(call, "connects", None, plain, &why);
             }
             return None;
@@ -106,7 +107,7 @@ impl Site {
             to,
             listener,
         };
-        match attempt.check() {
+        match attempt.check(table) {
             Ok(attempt) => {
                 let site = self.clone();
                 // The other end may be a program that is supervised, too.
@@ -188,7 +189,7 @@ impl Site {
     }
 
     /// Writes an address as getsockname and accept do. Returns the result of the call.
-    fn give_address(&self, call: &Call, address: SocketAddr) -> Result<(), Errno> {
+    pub(super) fn give_address(&self, call: &Call, address: SocketAddr) -> Result<(), Errno> {
         let (to, len_at) = (call.arguments[1], call.arguments[2]);
         let mut len = [0; 4];
         self.supervisor.read(call, len_at, &mut len)?;
@@ -271,146 +272,6 @@ fn is_six((connection, is_accepted): (Connection, bool)) -> bool {
     connection.seen_from(is_accepted).0.is_ipv6()
 }
 
-/// A connect that may be moved.
-struct Attempt {
-    call: Call,
-    fd: RawFd,
-    pid: u32,
-    is_nonblocking: bool,
-    socket: OwnedFd,
-    to: SocketAddr,
-    listener: usize,
-}
-
-impl Attempt {
-    fn check(mut self) -> Result<Self, Reason> {
-        if !alone::is_of_this_user(self.pid) {
-            return Err("the program has changed its user");
-        }
-        if !twin::is_own_address(twin::plain(self.to)) {
-            return Err("the other end is on another host");
-        }
-        let why = "the socket raises signals";
-        self.is_nonblocking = twin::waits_plainly(&self.socket).ok_or(why)?;
-        if twin::is_special(&self.socket) {
-            return Err("the socket has an option that only TCP provides");
-        }
-        alone::check(self.pid, self.fd, twin::inode(&self.socket))?;
-        Ok(self)
-    }
-
-    /// Connects, moves the connection if the other end accepts it in time, and answers the call.
-    fn run(self, site: &Site, table: &Table) {
-        let plain = twin::plain(self.to);
-        let offered = match table.is_paused(self.listener) {
-            true => Err(ends::PAUSED),
-            false => Connecting::new(&self.socket, self.to.is_ipv6()).and_then(|offered| {
-                let offer = table.announce(self.listener, plain.port(), offered.note());
-                Ok((offered, offer.ok_or(ends::NO_PLACE)?))
-            }),
-        };
-        let outcome = twin::connect_as(&self.socket, self.to);
-        let has_connected = outcome.is_ok();
-        if has_connected || outcome == Err(Errno::INPROGRESS) {
-            let moved = offered.and_then(|(offered, mut offer)| {
-                if !has_connected && !twin::is_established(&self.socket) {
-                    return Err("the connection was not established at once");
-                }
-                let ends = twin::ends(&self.socket).ok_or("the connection has ended")?;
-                let end =
-                    offered.wait(&self.socket, &mut offer, ends, self.is_nonblocking, None)?;
-                self.put(site, &end)?;
-                explain_moved(&self.call, "connects", ends.0, ends.1);
-                Ok(end)
-            });
-            let own = twin::own_end(&self.socket);
-            match moved {
-                Ok(end) => site.keep(end, self.socket),
-                Err(why) => explain(&self.call, "connects", own, plain, &why),
-            }
-        }
-        site.supervisor.answer(&self.call, outcome.map(|()| 0));
-    }
-
-    /// Puts the end of the pair in the place of the socket.
-    fn put(&self, site: &Site, end: &OwnedFd) -> Result<(), Reason> {
-        let _ = twin::take_over(&self.socket, end);
-        if self.is_nonblocking {
-            let _ = socket::set_nonblocking(end);
-        }
-        let about = std::fs::read_to_string(format!("/proc/{}/fdinfo/{}", self.pid, self.fd));
-        let about = about.unwrap_or_default();
-        let flags = about.lines().find_map(|line| line.strip_prefix("flags:"));
-        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-        let closes = flags.is_none_or(|flags| flags & O_CLOEXEC != 0);
-        let given = site.supervisor.give(&self.call, end, Some(self.fd), closes);
-        // The accepting end has been moved. Only a killed program does not get the other end.
-        given.map(drop).map_err(|_| "the program was killed")
-    }
-}
-
-/// A connection that has been accepted for a program, which has it as descriptor `at`.
-struct Accepted {
-    call: Call,
-    socket: OwnedFd,
-    at: RawFd,
-    is_nonblocking: bool,
-    closes: bool,
-}
-
-impl Accepted {
-    /// Moves the connection if its other end offers it, and answers the call.
-    fn settle(self, site: &Site, table: Option<&Table>) {
-        let Self { call, socket, at, .. } = &self;
-        let ends = twin::ends(socket);
-        let claim = table.zip(ends).and_then(|(table, (own, peer))| {
-            Some((ends::claim(table, socket, own, peer)?, own, peer))
-        });
-        let as_seen = socket::peer_address(socket).ok();
-        let as_seen = as_seen.and_then(|address| SocketAddr::try_from(address).ok());
-        let mut end = None;
-        if let Some((claim, own, peer)) = claim {
-            let moved = (|| {
-                let process = supervision::process_of(call.thread);
-                if !process.is_ok_and(alone::is_of_this_user) {
-                    return Err("the program has changed its user");
-                }
-                if twin::is_special(socket) {
-                    return Err("the listener has an option that only TCP provides");
-                }
-                let end = ends::accepted_end(socket, &claim, own, peer)?;
-                if !self.is_nonblocking {
-                    socket::set_waiting(&end, true).map_err(|_| "ioctl failed")?;
-                }
-                twin::take_over(socket, &end).map_err(|_| "an option could not be set")?;
-                if !claim.agree() {
-                    return Err("the other program has withdrawn");
-                }
-                let given = site.supervisor.give(call, &end, Some(*at), self.closes);
-                given.map_err(|_| "the program was killed")?;
-                Ok(end)
-            })();
-            match moved {
-                Ok(stream) => {
-                    explain_moved(call, "accepts", peer, own);
-                    end = Some(stream);
-                }
-                Err(why) => explain(call, "accepts", Some(peer), own, &why),
-            }
-        }
-        let wants_address = call.arguments[1] != 0;
-        let outcome = match as_seen.filter(|_| wants_address) {
-            Some(address) => site.give_address(call, address),
-            None => Ok(()),
-        };
-        let (call, at) = (self.call, self.at);
-        if let Some(end) = end {
-            site.keep(end, self.socket);
-        }
-        site.supervisor.answer(&call, outcome.map(|()| at.into()));
-    }
-}
-
 fn program(call: &Call) -> Program {
     let pid = supervision::process_of(call.thread).unwrap_or(call.thread);
     let name = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("comm"));
@@ -418,7 +279,7 @@ fn program(call: &Call) -> Program {
 }
 
 /// Says why a connection stays with TCP.
-fn explain(
+pub(super) fn explain(
     call: &Call,
     end: &str,
     connecting: Option<SocketAddr>,
@@ -429,6 +290,6 @@ fn explain(
     explain::say(|| program(call), end, connecting, accepting, &why);
 }
 
-fn explain_moved(call: &Call, end: &str, connecting: SocketAddr, accepting: SocketAddr) {
+pub(super) fn explain_moved(call: &Call, end: &str, connecting: SocketAddr, accepting: SocketAddr) {
     explain::say(|| program(call), end, Some(connecting), accepting, &MOVED);
 }

@@ -7,6 +7,7 @@
 
 mod alone;
 mod calls;
+mod moving;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
