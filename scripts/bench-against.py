@@ -13,11 +13,12 @@ import argparse
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from resampling import interval
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -99,13 +100,6 @@ def figures(program, plan, name, args, folder):
         exchanges = inputs["workload"] == "ping-pong"
         found[case] = 1e9 / record["latency_ns"][0]["p50"] if exchanges else record["throughput"]["msgs_per_s"]
     return found
-
-
-def interval(ratios):
-    """The median of the ratios, and the range of most medians of resampled ones."""
-    dice = random.Random(1)
-    medians = sorted(statistics.median(dice.choices(ratios, k=len(ratios))) for _ in range(4000))
-    return statistics.median(ratios), medians[100], medians[-101]
 
 
 def main():

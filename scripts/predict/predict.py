@@ -18,7 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
 from programs import LONG, PROGRAMS
+from resampling import interval
 
 BEGIN, END = "<!-- predict: begin -->", "<!-- predict: end -->"
 POINTS = 0.10
@@ -57,13 +60,6 @@ def predicted(crossway, recording, rate, folder):
     if said.returncode:
         raise RuntimeError(f"no prediction: {said.stderr.strip() or said.stdout.strip()}")
     return json.loads(said.stdout)
-
-
-def interval(ratios):
-    """The middle and the range of most values, from resampling."""
-    dice = random.Random(1)
-    medians = sorted(statistics.median(dice.choices(ratios, k=len(ratios))) for _ in range(2000))
-    return statistics.median(ratios), medians[50], medians[-51]
 
 
 def examine(crossway, kind, rounds, seconds):
