@@ -206,4 +206,9 @@ impl Inputs {
     pub fn arriving_bytes(&self) -> u64 {
         self.reply_bytes.unwrap_or(self.size_bytes)
     }
+
+    /// Whether this trial was not planned, but repeats one that the machine had disturbed.
+    pub fn is_repetition(&self) -> bool {
+        self.trial >= self.trials
+    }
 }

@@ -4,12 +4,12 @@
 #![allow(dead_code)]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crossway_records::record::Record;
-use crossway_records::records_io::read_records;
+use crossway_records::records_io::{ReadError, read_records};
 use tempfile::TempDir;
 
 /// A folder for one run, with a separate runtime directory, so that only leftovers of this test are found.
@@ -51,8 +51,9 @@ impl Place {
         run
     }
 
+    /// Returns the records of the trials that the plan asks for. How many of them were repeated depends on the machine.
     pub(crate) fn records(&self) -> Vec<Record> {
-        read_records(&self.run()).unwrap().records
+        planned_records(&self.run()).unwrap()
     }
 
     /// Waits until at least this number of records has been written.
@@ -97,6 +98,13 @@ impl Place {
             })
             .collect()
     }
+}
+
+/// Reads the records of a run, without those of trials that were repeated because the machine had disturbed them.
+pub(crate) fn planned_records(run: &Path) -> Result<Vec<Record>, ReadError> {
+    let mut records = read_records(run)?.records;
+    records.retain(|record| !record.inputs.is_repetition());
+    Ok(records)
 }
 
 pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {

@@ -65,7 +65,7 @@ pub(super) struct Running<'a> {
 /// trials for an interval are not repeated.
 pub(super) fn is_to_be_repeated(record: &Record) -> bool {
     record.status == Status::Degraded
-        && record.inputs.trial < record.inputs.trials
+        && !record.inputs.is_repetition()
         && record.inputs.trials as usize >= stats::TRIALS_AT_LEAST
         && (record.calibration.cores_moved()
             || crossway_records::cases::stolen(record).is_some()
