@@ -4,6 +4,7 @@
 //! The dynamic loader needs a file, now and whenever one of the programs starts another one. So what the program contains is
 //! written to a folder that lasts and to which nobody else may write, and stays there.
 
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,9 @@ use anyhow::{Context, bail};
 use crossway_lab::contender::Folders;
 use crossway_sys::{kept, lease, proc};
 use crossway_tipc_client::unmodified::{self, CannotRun};
+use flate2::read::GzDecoder;
 
-/// File names and contents of the libraries in this program; none unless it was built by `make dist`.
+/// File names and contents, as gzip, of the libraries in this program; none unless it was built by `make dist`.
 const CONTAINED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/libraries.rs"));
 
 /// Where root keeps them: programs that have changed their user can read them there.
@@ -32,8 +34,11 @@ pub(crate) fn find(name: &str, given: Option<&Path>) -> anyhow::Result<PathBuf> 
     match unmodified::library_named(name, &own) {
         Err(missing @ CannotRun::NoLibrary { .. }) => {
             let contained = CONTAINED.iter().find(|(known, _)| *known == name);
-            let (_, content) = contained.ok_or(missing)?;
-            keep(name, content, &folders(&own))
+            let (_, packed) = contained.ok_or(missing)?;
+            let mut content = Vec::new();
+            let unpacked = GzDecoder::new(*packed).read_to_end(&mut content);
+            unpacked.with_context(|| format!("this program's copy of {name} is damaged"))?;
+            keep(name, &content, &folders(&own))
         }
         found => Ok(found?),
     }
