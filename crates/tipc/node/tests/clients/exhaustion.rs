@@ -14,7 +14,7 @@ use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_client::{Address, NodeSocket, Patience, Scope, ServiceRange, SocketKind};
 
 use crate::hostile::raw;
-use crate::site::{Site, soon, until};
+use crate::site::{Site, for_all_users, soon, until};
 
 /// The ID of a user who runs nothing here.
 const NOBODY: u32 = 65_534;
@@ -37,9 +37,14 @@ fn number(refusal: Refusal) -> Option<i32> {
     Some(refusal.errno().raw_os_error())
 }
 
+/// This test program, where every user may run it.
+fn this_program(site: &Site) -> std::path::PathBuf {
+    for_all_users(std::env::current_exe().unwrap(), site.path().parent().unwrap())
+}
+
 /// Runs this test program as a process of the user `uid` that does the given job. Returns its output.
 fn as_another(site: &Site, job: &str, uid: u32) -> String {
-    let output = Command::new(std::env::current_exe().unwrap())
+    let output = Command::new(this_program(site))
         .args(["exhaustion::as_another_process_this_one_does_its_job", "--exact", "--nocapture"])
         .env("TIPC_JOB", format!("{job} {}", site.path().display()))
         .uid(uid)
@@ -183,7 +188,7 @@ fn only_operators_may_give_orders() {
 /// Starts a process of the user `uid` that takes as much as it gets of something (a `place`, `names`, `sockets`), and waits
 /// until it has that. Returns the process, and how many it got.
 fn holder(site: &Site, uid: u32, what: &str) -> (std::process::Child, usize) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    let mut child = Command::new(this_program(site))
         .args(["exhaustion::as_a_holder_this_process_stays", "--exact", "--nocapture"])
         .env("TIPC_HOLDER", site.path())
         .env("TIPC_HOLDS", what)

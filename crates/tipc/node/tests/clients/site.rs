@@ -3,7 +3,7 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,8 @@ use crossway_tipc_client::{Backend, LoneTipcd, Patience, Socket, SocketKind};
 
 /// Time limit for a step of a test, long enough for a busy machine. It is only reached if something is wrong.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
+
+pub(crate) const TIPCD: &str = env!("CARGO_BIN_EXE_tipcd");
 
 pub(crate) fn soon() -> Patience {
     Patience::Until(Instant::now() + WATCHDOG)
@@ -30,7 +32,7 @@ impl Site {
     }
 
     pub(crate) fn with(args: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tipcd"));
+        let mut command = Command::new(TIPCD);
         command.args(args);
         Self::start(command)
     }
@@ -44,12 +46,13 @@ impl Site {
 
     /// Starts a node as the user `uid`, with a limit of `descriptors` open descriptors. All users may use it.
     pub(crate) fn of_user(uid: u32, descriptors: usize, args: &[&str]) -> Self {
-        let mut command = Command::new("sh");
-        let limited = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
-        command.args(["-c", &limited, env!("CARGO_BIN_EXE_tipcd"), "--mode", "0666"]).args(args);
-        command.uid(uid).gid(uid);
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+        let mut command = Command::new("sh");
+        let limited = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
+        command.args(["-c", &limited]).arg(for_all_users(TIPCD, dir.path()));
+        command.args(["--mode", "0666"]).args(args);
+        command.uid(uid).gid(uid);
         let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
         Self { tipcd, _dir: dir }
     }
@@ -66,6 +69,20 @@ impl Site {
         let backend = Backend::Node(self.path().to_owned());
         Socket::open_on(&backend, kind).unwrap()
     }
+}
+
+/// The path of a program that every user can run: where it was built or, if not everybody may enter the clone, in `dir`.
+pub(crate) fn for_all_users(program: impl AsRef<Path>, dir: &Path) -> PathBuf {
+    let program = program.as_ref();
+    let there = dir.join(program.file_name().unwrap());
+    let may_enter = |folder: &Path| folder.metadata().unwrap().permissions().mode() & 0o001 != 0;
+    if program.ancestors().skip(1).all(may_enter) {
+        return program.to_owned();
+    }
+    if !there.exists() && std::fs::hard_link(program, &there).is_err() {
+        std::fs::copy(program, &there).unwrap();
+    }
+    there
 }
 
 pub(crate) fn is_writable(socket: &Socket) -> bool {

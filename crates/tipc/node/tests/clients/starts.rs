@@ -10,7 +10,7 @@ use crossway_sys::proc;
 use crossway_sys::socket::{self, SocketType};
 use crossway_tipc_client::{NodeSocket, SocketKind};
 
-use crate::site::until;
+use crate::site::{TIPCD, for_all_users, until};
 
 const NOBODY: u32 = 65_534;
 
@@ -23,8 +23,11 @@ fn refusal(uid: u32, descriptors: u32, path: &Path) -> String {
 /// Like `refusal`, under limits that are set with shell commands.
 fn refusal_under(uid: u32, limits: &str, path: &Path) -> String {
     let limited = format!("{limits} && exec \"$0\" \"$@\"");
+    let program = for_all_users(TIPCD, path.parent().unwrap());
     let output = Command::new("sh")
-        .args(["-c", &limited, env!("CARGO_BIN_EXE_tipcd"), "--until-stdin-ends", "--socket"])
+        .args(["-c", &limited])
+        .arg(program)
+        .args(["--until-stdin-ends", "--socket"])
         .arg(path)
         .uid(uid)
         .stdin(Stdio::piped())
