@@ -12,7 +12,7 @@ const PLAN: &str = "[testbed.apart]\nkind = \"containers\"\n\
     [testbed.open]\nkind = \"containers\"\nshares = [\"network\", \"ipc\", \"volume\", \"shm\", \"pid\"]\n\
     [testbed.volume]\nkind = \"containers\"\nshares = [\"volume\"]\n\
     [group.x]\ntestbed = [\"apart\", \"open\", \"volume\"]\nends = \"between\"\n\
-    mechanisms = [\"pipe\", \"fifo\", \"uds-stream\", \"tcp-nodelay\", \"sysv-mq\", \"shm-futex\", \"cma\"]\n\
+    mechanisms = [\"pipe\", \"fifo\", \"uds-stream\", \"uds-dgram\", \"uds-seqpacket\", \"tcp-nodelay\", \"sysv-mq\", \"shm-futex\", \"cma\"]\n\
     workload = \"ping-pong\"\nsize_bytes = 64\nplacement = \"unpinned\"\ntrials = 1\nmessages = 50\nwarmup_ms = 1\n";
 
 /// Returns whether namespaces can be created here; prints why if they cannot.
@@ -62,9 +62,11 @@ fn what_is_shared_decides_what_passes() {
         // Connected by descriptors, which are passed whatever is shared.
         ("pipe", true, true),
         ("shm-futex", true, true),
-        // Connected by path, by abstract name, by key, by address.
+        // Connected by path, by key, by address. UNIX sockets have a path where the network is not shared.
         ("fifo", false, true),
-        ("uds-stream", false, false),
+        ("uds-stream", false, true),
+        ("uds-dgram", false, true),
+        ("uds-seqpacket", false, true),
         ("sysv-mq", false, false),
         ("tcp-nodelay", true, true),
         // Addressed by process id.

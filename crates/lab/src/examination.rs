@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crossway_mech::Probe;
+use crossway_mech::{Bind, Probe};
 use crossway_sys::clock::Ticker;
 use crossway_sys::lease;
 use crossway_sys::topology::Topology;
@@ -133,7 +133,7 @@ fn carry(
             clock_step_ns: 1.0,
             working_set_bytes: WORKING_SET_BYTES,
             verify: trial == 0,
-            bind_address: None,
+            bind: Bind::default(),
             onlooker: None,
             contained: false,
         };

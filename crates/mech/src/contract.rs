@@ -34,6 +34,16 @@ pub enum Access {
     InPlace,
 }
 
+/// Where a listener can be found. The default is for ends that share everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bind {
+    /// The address to which a listener for other hosts binds; `None` for loopback.
+    pub address: Option<std::net::IpAddr>,
+    /// Whether UNIX sockets have paths instead of abstract names, because the ends share this run's folder, but no network
+    /// namespace.
+    pub unix_path: bool,
+}
+
 /// The requirements for a channel. Both ends get the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
@@ -45,8 +55,8 @@ pub struct Spec {
     pub capacity_bytes: Option<usize>,
     /// SO_SNDBUF and SO_RCVBUF in bytes, before the kernel doubles and clamps them; `None` for the system's default.
     pub socket_buffer_bytes: Option<usize>,
-    /// The address to which a listener for other hosts binds; `None` for loopback.
-    pub bind_address: Option<std::net::IpAddr>,
+    /// Where a listener can be found.
+    pub bind: Bind,
     /// Time limit of [`Mechanism::connect`] and [`Listener::accept`].
     pub open_timeout: Duration,
     /// Whether the memory of rings is faulted in when they are opened, so that no page fault occurs during a
@@ -62,7 +72,7 @@ impl Default for Spec {
             wait: Wait::Block,
             capacity_bytes: None,
             socket_buffer_bytes: None,
-            bind_address: None,
+            bind: Bind::default(),
             open_timeout: Duration::from_secs(10),
             fault_in: true,
         }

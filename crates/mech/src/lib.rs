@@ -23,8 +23,8 @@ pub use building_blocks::connection::ConnectionFamily;
 pub use caps::{Boundaries, Caps, Order, Privilege, Reliability};
 pub use carrier::{Carrier, Family, NodeKind, Transport};
 pub use contract::{
-    Access, COUNTERS, Deadline, Facts, LARGEST, Listener, Mechanism, OpenError, RecvError, Rx,
-    SendError, Spec, Tx, Wait, combine,
+    Access, Bind, COUNTERS, Deadline, Facts, LARGEST, Listener, Mechanism, OpenError, RecvError,
+    Rx, SendError, Spec, Tx, Wait, combine,
 };
 pub use crossway_sys::Obstacle;
 pub use meeting::Meeting;

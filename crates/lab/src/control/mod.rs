@@ -12,7 +12,7 @@ mod wire;
 
 use std::path::PathBuf;
 
-use crossway_mech::Facts;
+use crossway_mech::{Bind, Facts};
 use crossway_sys::clock::Ticker;
 use serde::{Deserialize, Serialize};
 
@@ -83,8 +83,8 @@ pub struct Task {
     pub working_set_bytes: u64,
     /// The run's directory of leases; null on another host, where the agent has a directory of its own.
     pub leases: Option<PathBuf>,
-    /// The address to which a listener binds; null for loopback.
-    pub bind_address: Option<std::net::IpAddr>,
+    /// Where a listener can be found.
+    pub bind: Bind,
 }
 
 /// An order from the controller to a role. Each is answered by one [`Answer`].

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crossway_mech::{Access, Caps, Wait};
+use crossway_mech::{Access, Bind, Caps, Wait};
 use crossway_sys::clock::{Ticker, monotonic_ns};
 use crossway_sys::{Obstacle, lease, poll};
 
@@ -127,7 +127,7 @@ impl Bench<'_> {
             ticker: Some(Ticker::Monotonic),
             working_set_bytes: 1,
             leases: Some(self.leases()),
-            bind_address: None,
+            bind: Bind::default(),
         }
     }
 

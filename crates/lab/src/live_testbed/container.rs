@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crossway_mech::Bind;
 use crossway_netlab::{Lab, Topology};
 use crossway_sys::{Obstacle, OsError, lease};
 
@@ -82,9 +83,11 @@ impl Containers {
         self.shares.contains(&what)
     }
 
-    /// Address of the listening end; `None` for loopback.
-    pub(crate) fn address(&self) -> Option<IpAddr> {
-        self.address
+    /// Where the listening end can be found.
+    pub(crate) fn bind(&self) -> Bind {
+        // An abstract name is one of a network namespace.
+        let unix_path = self.share(Share::Volume) && !self.share(Share::Network);
+        Bind { address: self.address, unix_path }
     }
 
     /// Creates a directory for the role with this number, below the run's directory.

@@ -15,7 +15,7 @@ mod script;
 
 use std::collections::BTreeMap;
 
-use crossway_mech::Probe;
+use crossway_mech::{Bind, Probe};
 use crossway_sys::topology::Topology;
 use crossway_sys::{Obstacle, lease};
 use serde::{Deserialize, Serialize};
@@ -215,7 +215,7 @@ pub fn profile(
         clock_step_ns: instruments.calibration.clock_step_ns,
         working_set_bytes: WORKING_SET_BYTES,
         verify: true,
-        bind_address: None,
+        bind: Bind::default(),
         onlooker: Some(&sampler),
         contained: false,
     };

@@ -121,7 +121,7 @@ impl Role {
                 Wait::Block | Wait::Hybrid { .. } => "block".to_owned(),
             },
             cpu: task.cpu,
-            bind: task.bind_address.map_or_else(|| "127.0.0.1".to_owned(), |a| a.to_string()),
+            bind: task.bind.address.map_or_else(|| "127.0.0.1".to_owned(), |a| a.to_string()),
             dir: program.dir().to_owned(),
             shm_prefix: program.shm_prefix().to_owned(),
             capacity_bytes: inputs.capacity_bytes,

@@ -8,8 +8,8 @@ use std::thread;
 use crossway_mech::mechanisms::udp::Udp;
 use crossway_mech::mechanisms::uds_seqpacket::UdsSeqpacket;
 use crossway_mech::{
-    Caps, Carrier, Deadline, Listener, Mechanism, Offer, OpenError, Probe, RecvError, Rx, Spec,
-    Wait,
+    Bind, Caps, Carrier, Deadline, Listener, Mechanism, Offer, OpenError, Probe, RecvError, Rx,
+    Spec, Wait,
 };
 
 use super::*;
@@ -121,7 +121,7 @@ fn task(part: Part) -> Task {
         ticker: Some(crossway_sys::clock::Ticker::Monotonic),
         working_set_bytes: 1 << 16,
         leases: None,
-        bind_address: None,
+        bind: Bind::default(),
     }
 }
 

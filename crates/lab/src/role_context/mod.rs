@@ -210,7 +210,7 @@ fn spec_of(task: &Task, most: Option<usize>) -> Spec {
         wait: inputs.wait,
         capacity_bytes: inputs.capacity_bytes.map(|b| b as usize),
         socket_buffer_bytes: inputs.socket_buffer_bytes.map(|b| b as usize),
-        bind_address: task.bind_address,
+        bind: task.bind,
         open_timeout: OPEN_TIMEOUT,
         ..Spec::default()
     }

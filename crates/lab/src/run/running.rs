@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crossway_mech::{Caps, Probe};
+use crossway_mech::{Bind, Caps, Probe};
 use crossway_sys::topology::Topology;
 use crossway_sys::{Obstacle, clock, lease};
 
@@ -219,14 +219,14 @@ impl Running<'_> {
             clock_step_ns: record.calibration.clock_step_ns,
             working_set_bytes,
             verify: !self.verified.contains(&slot.case),
-            bind_address: None,
+            bind: Bind::default(),
             onlooker: None,
             contained: false,
         };
         let site = if inputs.testbed.is_none() {
             Ok(RoleSite::Local { launcher: self.launcher, run: self.leases, containers: None })
         } else if let Some(containers) = self.testbeds.containers(&inputs) {
-            setting.bind_address = containers.address();
+            setting.bind = containers.bind();
             setting.contained = true;
             Ok(RoleSite::Local {
                 launcher: self.launcher,
@@ -235,7 +235,7 @@ impl Running<'_> {
             })
         } else {
             self.testbeds.site(&inputs, self.launcher.interrupt()).map(|(site, address)| {
-                setting.bind_address = address;
+                setting.bind = Bind { address, unix_path: false };
                 site
             })
         };

@@ -1,6 +1,8 @@
 //! Concurrent workloads (`beside`): opened and verified like the measured workload, started before its warm-up and
 //! ended after its measured part.
 
+use crossway_mech::Bind;
+
 use super::{BroughtBeside, STEP_LIMIT, Setting, TrialRun, unexpected};
 use crate::catalogue;
 use crate::control::{Answer, Order, Window};
@@ -23,7 +25,7 @@ pub(super) fn settings<'a>(of: &Setting<'a>, inputs: &'a [Inputs]) -> Vec<Settin
                 clock_step_ns: of.clock_step_ns,
                 working_set_bytes: of.working_set_bytes,
                 verify: of.verify,
-                bind_address: None,
+                bind: Bind::default(),
                 contained: false,
                 onlooker: None,
             })

@@ -7,10 +7,9 @@ mod wall;
 mod warmup;
 mod windows;
 
-use std::net::IpAddr;
 use std::time::Duration;
 
-use crossway_mech::{Caps, Facts};
+use crossway_mech::{Bind, Caps, Facts};
 use crossway_sys::clock::Ticker;
 
 use crate::contender::Launch;
@@ -46,8 +45,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) working_set_bytes: u64,
     /// Whether the case still has to be verified in this run.
     pub(crate) verify: bool,
-    /// The address to which the listening end binds; `None` for loopback.
-    pub(crate) bind_address: Option<IpAddr>,
+    /// Where the listening end can be found.
+    pub(crate) bind: Bind,
     /// Whether the ends are in separate containers. In that case, an inability to communicate is a result and not a
     /// failure.
     pub(crate) contained: bool,

@@ -71,7 +71,7 @@ impl TrialRun<'_> {
             ticker: Some(self.setting.ticker),
             working_set_bytes: self.setting.working_set_bytes,
             leases: self.group.leases(role).map(Path::to_owned),
-            bind_address: self.setting.bind_address,
+            bind: self.setting.bind,
         }
     }
 

@@ -84,7 +84,7 @@ impl Over for Tcp {
     const REMEDY: &'static str = "bring the loopback interface up: ip link set lo up";
 
     fn address(spec: &Spec) -> Result<LinkAddress, OpenError> {
-        let ip = spec.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let ip = spec.bind.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         Ok(LinkAddress::Tcp(SocketAddr::new(ip, 0)))
     }
 

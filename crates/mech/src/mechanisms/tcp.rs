@@ -48,7 +48,7 @@ impl ConnectionFamily for Tcp {
 
 /// Returns the address to bind to, with port 0, so that the kernel chooses one.
 pub(super) fn bind_address(spec: &Spec) -> SocketAddr {
-    SocketAddr::new(spec.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), 0)
+    SocketAddr::new(spec.bind.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), 0)
 }
 
 /// Creates a bound socket, and the offer with its address.

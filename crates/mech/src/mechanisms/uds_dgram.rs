@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use crossway_sys::socket::{self, Address, SocketType};
 
 use super::uds_seqpacket::{LARGER, max_message};
-use super::uds_stream::bound;
+use super::uds_stream::{address_of, bound};
 use crate::building_blocks::connection::set_buffers;
 use crate::building_blocks::datagram::{Datagram, DatagramFamily, DatagramSocket};
 use crate::{Carrier, Family, Offer, OpenError, Reliability, Spec, Transport};
@@ -32,9 +32,7 @@ impl DatagramFamily for UnixDatagrams {
     type Source = DatagramSocket;
 
     fn inbox_to_offer(spec: &Spec) -> Result<(OwnedFd, String), OpenError> {
-        let (fd, offer) = bound(SocketType::Dgram, spec)?;
-        let word = offer.word(Self::NAME, "abstract")?;
-        Ok((fd, word))
+        bound(SocketType::Dgram, spec)
     }
 
     fn inbox_for(spec: &Spec, _to: &Address) -> Result<OwnedFd, OpenError> {
@@ -43,7 +41,7 @@ impl DatagramFamily for UnixDatagrams {
 
     fn address(offer: &Offer, name: &str) -> Result<Address, OpenError> {
         let word: String = offer.word(Self::NAME, name)?;
-        Ok(socket::abstract_address(word.as_bytes())?)
+        Ok(address_of(&word)?)
     }
 
     fn halves(
@@ -54,8 +52,10 @@ impl DatagramFamily for UnixDatagrams {
         let outbox = socket::unix(SocketType::Dgram)?;
         set_buffers(outbox.as_fd(), spec)?;
         let max = max_message(&outbox)?;
-        let name = socket::abstract_name(to).unwrap_or_default();
-        let name = format!("abstract {}", String::from_utf8_lossy(&name));
+        let name = match socket::abstract_name(to) {
+            Some(name) => format!("abstract {}", String::from_utf8_lossy(&name)),
+            None => "the peer's path".to_owned(),
+        };
         let (sink, source) = DatagramSocket::both(outbox, inbox, to, name, |_, _| {})?;
         Ok((sink, source, max))
     }

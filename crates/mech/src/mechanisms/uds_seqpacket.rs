@@ -6,7 +6,7 @@ use crossway_sys::poll::is_hung_up;
 use crossway_sys::socket::{self, SocketType};
 use crossway_sys::{Errno, OsError};
 
-use super::uds_stream::{bound, offered_address};
+use super::uds_stream::{bound, offer_of, offered_address};
 use crate::building_blocks::connection::{
     BACKLOG, ConnectionFamily, Dialling, SocketHalf, set_buffers,
 };
@@ -101,10 +101,10 @@ impl ConnectionFamily for UdsSeqpacket {
     }
 
     fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
-        let (fd, offer) = bound(SocketType::Seqpacket, spec)?;
+        let (fd, name) = bound(SocketType::Seqpacket, spec)?;
         check_limit(Self::NAME, spec, max_message(&fd)?, LARGER)?;
         socket::listen(&fd, BACKLOG)?;
-        Ok((fd, offer))
+        Ok((fd, offer_of(name)))
     }
 
     fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {

@@ -1,8 +1,11 @@
 //! AF_UNIX stream sockets.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
-use crossway_sys::socket::{self, SocketType};
+use crossway_sys::OsError;
+use crossway_sys::lease::{self, Resource};
+use crossway_sys::socket::{self, Address, SocketType};
 
 use crate::building_blocks::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
 use crate::building_blocks::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
@@ -31,9 +34,9 @@ impl ConnectionFamily for UdsStream {
     }
 
     fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
-        let (fd, offer) = bound(SocketType::Stream, spec)?;
+        let (fd, name) = bound(SocketType::Stream, spec)?;
         socket::listen(&fd, BACKLOG)?;
-        Ok((fd, offer))
+        Ok((fd, offer_of(name)))
     }
 
     fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
@@ -47,21 +50,49 @@ impl ConnectionFamily for UdsStream {
     }
 }
 
-/// Creates a socket with an abstract name that the kernel chose: it does not appear in the file system, and it
-/// disappears with the socket, even after kill -9.
-pub(super) fn bound(kind: SocketType, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+/// The name of an offer's abstract address.
+const ABSTRACT: &str = "abstract";
+
+/// Creates a socket, and returns it with its name. The name is an abstract one that the kernel chose, which does not appear
+/// in the file system and disappears with the socket, even after kill -9; or, with [`unix_path`], a path.
+///
+/// [`unix_path`]: crate::Bind::unix_path
+pub(super) fn bound(kind: SocketType, spec: &Spec) -> Result<(OwnedFd, String), OpenError> {
     let fd = socket::unix(kind)?;
     set_buffers(fd.as_fd(), spec)?;
+    if spec.bind.unix_path {
+        let path = lease::fresh_path("uds")?;
+        let lease = lease::hold(Resource::Path { path: path.clone() })?;
+        socket::bind(&fd, &socket::path_address(&path)?, &path.display().to_string())?;
+        // Connecting ends need the path for longer than this call. It is removed with this process's folder of leases.
+        std::mem::forget(lease);
+        return Ok((fd, path.display().to_string()));
+    }
     socket::bind(&fd, &socket::unnamed_address(), "a free abstract address")?;
     let name = socket::abstract_name(&socket::local_address(&fd)?).unwrap_or_default();
-    Ok((fd, Offer::new().with_word("abstract", String::from_utf8_lossy(&name))))
+    Ok((fd, String::from_utf8_lossy(&name).into_owned()))
 }
 
-/// Reads the abstract address that [`bound`] offered.
+/// The address of a socket with a name that [`bound`] returned.
+pub(super) fn address_of(name: &str) -> Result<Address, OsError> {
+    // The kernel's own abstract names are hexadecimal digits.
+    match name.starts_with('/') {
+        true => socket::path_address(Path::new(name)),
+        false => socket::abstract_address(name.as_bytes()),
+    }
+}
+
+/// The offer of a listening socket with a name that [`bound`] returned.
+pub(super) fn offer_of(name: String) -> Offer {
+    Offer::new().with_word(if name.starts_with('/') { "path" } else { ABSTRACT }, name)
+}
+
+/// Reads the address in an offer that [`offer_of`] made.
 pub(super) fn offered_address(
     mechanism: &'static str,
     offer: &Offer,
-) -> Result<socket::Address, OpenError> {
-    let name: String = offer.word(mechanism, "abstract")?;
-    Ok(socket::abstract_address(name.as_bytes())?)
+) -> Result<Address, OpenError> {
+    let name: String =
+        offer.word(mechanism, "path").or_else(|_| offer.word(mechanism, ABSTRACT))?;
+    Ok(address_of(&name)?)
 }

@@ -103,7 +103,8 @@ fn found_by(of: &[&&(&Record, String)]) -> String {
             let word = match fact.strip_prefix("offered_") {
                 Some("descriptors") if *value > 0 => "descriptor",
                 Some("up" | "down" | "path") => "path",
-                Some("abstract" | "inbox" | "greeting" | "door" | "listener") => "abstract name",
+                Some("abstract") => "abstract name",
+                Some("inbox" | "greeting" | "door" | "listener") => "socket's name",
                 Some("address" | "port") => "address",
                 Some("name" | "queue" | "segments" | "semaphores") => "name of an IPC object",
                 Some("pid" | "process") => "process",
