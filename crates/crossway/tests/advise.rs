@@ -358,8 +358,6 @@ fn starter_programs_are_for_the_best_candidate_that_has_them_and_the_answer_stay
         err.contains("there are no starter programs for") && err.contains("exist for"),
         "{err}"
     );
-    let err = refused("c", &["--pattern", "fan-out"]);
-    assert!(err.contains("no starter programs for a fan-out"), "{err}");
 }
 
 #[test]

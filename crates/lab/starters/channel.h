@@ -25,6 +25,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 @end
+@if tipc
+#include <linux/tipc.h>
+@end
 @if mq
 #include <mqueue.h>
 @end
@@ -219,11 +222,13 @@ static int send_message(struct channel *c, const void *message, uint32_t length)
 static ssize_t receive_message(struct channel *c, void *message)
 {
     int64_t until_ms = now_ms() + DEADLINE_MS;
+    struct iovec room = {.iov_base = message, .iov_len = LARGEST};
+    struct msghdr got = {.msg_iov = &room, .msg_iovlen = 1};
     ssize_t n;
-    while ((n = recv(c->in, message, LARGEST, MSG_TRUNC)) < 0)
+    while ((n = recvmsg(c->in, &got, 0)) < 0)
         if (errno != EINTR && (errno != EAGAIN || wait_for(c->in, POLLIN, until_ms)))
             return -1;
-    if (n > 0 && n <= LARGEST)
+    if (n > 0 && !(got.msg_flags & MSG_TRUNC))
         return n;
     errno = n ? EMSGSIZE : ECONNRESET;
     return -1;
@@ -232,7 +237,27 @@ static ssize_t receive_message(struct channel *c, void *message)
 @if stream seqpacket dgram
 
 static int listener = -1;
+@end
+@if unix
 static const char *path;
+@end
+@if tipc
+
+/* Parses TYPE:INSTANCE, the name of a service, which is the same on every host. Returns the length, or 0 with errno. */
+static socklen_t address_of(const char *text, struct sockaddr_storage *to)
+{
+    struct sockaddr_tipc *tipc = (struct sockaddr_tipc *)to;
+    memset(to, 0, sizeof *to);
+    tipc->family = AF_TIPC;
+    tipc->addrtype = TIPC_ADDR_NAME;
+    tipc->scope = TIPC_CLUSTER_SCOPE;
+    if (sscanf(text, "%u:%u", &tipc->addr.name.name.type, &tipc->addr.name.name.instance) == 2)
+        return sizeof *tipc;
+    errno = EINVAL;
+    return 0;
+}
+@end
+@if inet unix
 
 /* Parses a path for UNIX sockets, HOST:PORT otherwise. Returns the length, or 0 with errno. */
 static socklen_t address_of(const char *text, struct sockaddr_storage *to)
@@ -261,6 +286,8 @@ static socklen_t address_of(const char *text, struct sockaddr_storage *to)
     freeaddrinfo(found);
     return length;
 }
+@end
+@if stream seqpacket dgram
 
 static int new_socket(void)
 {
@@ -326,7 +353,9 @@ static int channel_listen(const char *address)
 @end
     if (bind(listener, (struct sockaddr *)&to, length))
         return -1;
+@if unix
     path = address;
+@end
 @if stream seqpacket
     return listen(listener, 64);
 @end

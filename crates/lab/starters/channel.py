@@ -156,6 +156,11 @@ def address_of(text):
     host, port = text.rsplit(":", 1)
     return host, int(port)
 @end
+@if tipc
+    # A service's name, TYPE:INSTANCE, is the same on every host.
+    service, instance = text.split(":")
+    return socket.TIPC_ADDR_NAME, int(service), int(instance), 0
+@end
 
 
 def new_socket():

@@ -318,7 +318,7 @@ impl Advise {
         let Some(languages) = self.code else { return Ok(()) };
         let ids: Vec<&str> = candidates.iter().map(|c| c.mechanism).collect();
         starter::check(question, languages, &ids)?;
-        let available = starter::available(languages);
+        let available = starter::available(languages, question.pattern);
         let without: Vec<String> = candidates
             .iter()
             .filter(|c| !available.contains(&c.mechanism))
@@ -342,7 +342,7 @@ impl Advise {
         let (Some(languages), Some(mechanism)) = (self.code, &advice.mechanism) else {
             return Ok(());
         };
-        let available = starter::available(languages);
+        let available = starter::available(languages, question.pattern);
         let has = |id: &str| available.contains(&id);
         let others = advice.compared.iter().filter(|c| c.is_pursued());
         let other = others.map(|c| c.mechanism.as_str()).find(|id| has(id));
@@ -358,8 +358,8 @@ impl Advise {
         };
         let dir = self.code_dir.clone().unwrap_or_else(|| PathBuf::from(&advice.name));
         let largest = question.sizes.iter().map(|s| s.bytes).chain(question.reply_bytes).max();
-        let files =
-            starter::write(subject, mechanism, languages, largest.unwrap_or_default(), &dir)?;
+        let largest = largest.unwrap_or_default();
+        let files = starter::write(subject, mechanism, languages, question.pattern, largest, &dir)?;
         if subject != mechanism {
             let text = format!(
                 "there are no starter programs for {mechanism} in {languages}; those written are for {subject}, the \

@@ -1,6 +1,7 @@
 //! Real guests: user-mode-linux kernels booted by this program. Needs root and the package user-mode-linux.
 
 mod registers;
+mod starters;
 
 use std::io::{Read, Write};
 use std::path::Path;

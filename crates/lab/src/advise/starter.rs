@@ -1,5 +1,5 @@
 //! Starter programs: a small server and client for the recommended mechanism, with deadlines, reconnection,
-//! back-pressure and clean-up. The two may be written in different languages.
+//! back-pressure and clean-up; for a fan-out, a publisher and a subscriber. The two may be written in different languages.
 
 use std::fmt;
 use std::io;
@@ -87,12 +87,6 @@ pub enum StarterError {
         /// What is missing, and for which mechanisms there are programs.
         why: String,
     },
-    /// There are no starter programs for the question's pattern.
-    #[error(
-        "there are no starter programs for a fan-out, in which a slow receiver must not delay the others; omit --code, \
-         or ask with the pattern fan-in or request-reply"
-    )]
-    FanOut,
     /// A file could not be written.
     #[error("cannot write {}: {cause}; name another folder with --code-dir", path.display())]
     Unwritten {
@@ -145,6 +139,10 @@ const KINDS: &[Kind] = &[
         ..socket("mptcp", &["stream", "inet"], "AF_INET", "SOCK_STREAM")
     },
     socket("udp", &["dgram", "inet", "inetdgram"], "AF_INET", "SOCK_DGRAM"),
+    socket("tipc-kernel-stream", &["stream", "tipc"], "AF_TIPC", "SOCK_STREAM"),
+    socket("tipc-kernel-seqpacket", &["seqpacket", "tipc"], "AF_TIPC", "SOCK_SEQPACKET"),
+    socket("tipc-node-stream", &["stream", "tipc", "node"], "AF_TIPC", "SOCK_STREAM"),
+    socket("tipc-node-seqpacket", &["seqpacket", "tipc", "node"], "AF_TIPC", "SOCK_SEQPACKET"),
     plain("posix-mq", &["mq"]),
     plain("shm-futex", &["library"]),
     plain("shm-spin", &["library"]),
@@ -161,30 +159,30 @@ impl Kind {
             Language::C => true,
             // Its standard library has no POSIX message queues.
             Language::Python => !self.has("library") && !self.has("mq"),
-            // What the standard library has: neither SOCK_SEQPACKET nor a deadline on pipes.
+            // What the standard library has: neither SOCK_SEQPACKET nor AF_TIPC nor a deadline on pipes.
             Language::Rust => ["unixstream", "inetstream", "dgram"].iter().any(|p| self.has(p)),
         }
     }
 }
 
-const C: [(&str, &str); 3] = [
-    ("channel.h", include_str!("../../starters/channel.h")),
-    ("server.c", include_str!("../../starters/server.c")),
-    ("client.c", include_str!("../../starters/client.c")),
-];
-const RUST: [(&str, &str); 3] = [
-    ("channel.rs", include_str!("../../starters/channel.rs")),
-    ("server.rs", include_str!("../../starters/server.rs")),
-    ("client.rs", include_str!("../../starters/client.rs")),
-];
-const PYTHON: [(&str, &str); 3] = [
-    ("channel.py", include_str!("../../starters/channel.py")),
-    ("server.py", include_str!("../../starters/server.py")),
-    ("client.py", include_str!("../../starters/client.py")),
-];
+/// The name and the text of a file.
+type Template = (&'static str, &'static str);
+
+macro_rules! templates {
+    ($($name:literal),*) => {
+        &[$(($name, include_str!(concat!("../../starters/", $name)))),*]
+    };
+}
+
+const C: &[Template] =
+    templates!["channel.h", "server.c", "client.c", "publisher.c", "subscriber.c"];
+const RUST: &[Template] =
+    templates!["channel.rs", "server.rs", "client.rs", "publisher.rs", "subscriber.rs"];
+const PYTHON: &[Template] =
+    templates!["channel.py", "server.py", "client.py", "publisher.py", "subscriber.py"];
 const README: &str = include_str!("../../starters/README.md");
 
-fn templates(language: Language) -> [(&'static str, &'static str); 3] {
+fn templates(language: Language) -> &'static [Template] {
     match language {
         Language::C => C,
         Language::Rust => RUST,
@@ -192,9 +190,12 @@ fn templates(language: Language) -> [(&'static str, &'static str); 3] {
     }
 }
 
-/// Mechanisms with starter programs in these languages.
-pub fn available(languages: Languages) -> Vec<&'static str> {
-    let has = |kind: &&Kind| kind.is_in(languages.client) && kind.is_in(languages.server);
+/// Mechanisms with starter programs in these languages for this pattern.
+pub fn available(languages: Languages, pattern: Pattern) -> Vec<&'static str> {
+    // The client over a pipe starts its server, so that there is one of each.
+    let meets = |kind: &Kind| pattern != Pattern::FanOut || !kind.has("pipe");
+    let has =
+        |kind: &&Kind| kind.is_in(languages.client) && kind.is_in(languages.server) && meets(kind);
     KINDS.iter().filter(has).map(|kind| kind.mechanism).collect()
 }
 
@@ -202,26 +203,23 @@ pub fn available(languages: Languages) -> Vec<&'static str> {
 /// that can be.
 ///
 /// # Errors
-/// The question's pattern or all of its candidates have no starter programs in these languages.
+/// None of the candidates has starter programs in these languages.
 pub fn check(
     question: &Question,
     languages: Languages,
     candidates: &[&str],
 ) -> Result<(), StarterError> {
-    if question.pattern == Pattern::FanOut {
-        return Err(StarterError::FanOut);
-    }
-    let available = available(languages);
+    let available = available(languages, question.pattern);
     if candidates.iter().any(|id| available.contains(id)) {
         return Ok(());
     }
-    Err(none(&candidates.join(", "), languages))
+    Err(none(&candidates.join(", "), languages, &available))
 }
 
-fn none(mechanism: &str, languages: Languages) -> StarterError {
-    let why = match available(languages)[..] {
+fn none(mechanism: &str, languages: Languages, available: &[&str]) -> StarterError {
+    let why = match available {
         [] => "there are none in these languages".to_owned(),
-        ref some => format!("they exist for {}", some.join(", ")),
+        some => format!("they exist for {}", some.join(", ")),
     };
     StarterError::None { mechanism: mechanism.to_owned(), languages, why }
 }
@@ -248,22 +246,23 @@ fn select(text: &str, parts: &[&str]) -> String {
     out
 }
 
-/// How a program is built and started.
+/// How a program is built and started. On a `tipcd`, the program's calls for AF_TIPC are answered by a library.
 fn commands(language: Language, program: &str, kind: &Kind) -> (String, String) {
     let library =
         if kind.has("library") { " $(pkg-config --cflags --libs crossway-channel)" } else { "" };
-    match language {
+    let (build, start) = match language {
         Language::C => {
             (format!("cc -O2 -pthread -o {program} {program}.c{library}"), format!("./{program}"))
         }
         Language::Rust => (format!("rustc -O --edition 2024 {program}.rs"), format!("./{program}")),
         Language::Python => (String::new(), format!("python3 {program}.py")),
-    }
+    };
+    (build, if kind.has("node") { format!("crossway tipc run {start}") } else { start })
 }
 
 /// Writes the programs and a README for messages of up to `largest` bytes (4096 if that is more) to a folder, which is
-/// created if necessary; returns the files. The README names the mechanism `recommended`, which may differ from
-/// `mechanism`.
+/// created if necessary; returns the files. For a fan-out they are a publisher and a subscriber, otherwise a server and a
+/// client. The README names the mechanism `recommended`, which may differ from `mechanism`.
 ///
 /// # Errors
 /// There are no starter programs for the mechanism in the languages, or a file already exists or cannot be written.
@@ -271,13 +270,19 @@ pub fn write(
     mechanism: &str,
     recommended: &str,
     languages: Languages,
+    pattern: Pattern,
     largest: u64,
     dir: &Path,
 ) -> Result<Vec<PathBuf>, StarterError> {
     let Languages { client, server } = languages;
-    let available = available(languages);
+    let available = available(languages, pattern);
     let kind = KINDS.iter().find(|k| k.mechanism == mechanism && available.contains(&mechanism));
-    let kind = kind.ok_or_else(|| none(mechanism, languages))?;
+    let kind = kind.ok_or_else(|| none(mechanism, languages, &available))?;
+    let (part, sends, receives) = match pattern {
+        Pattern::FanOut => ("fan-out", "publisher", "subscriber"),
+        _ => ("answers", "server", "client"),
+    };
+    let parts = [kind.parts, &[part]].concat();
     let largest = largest.max(4096).to_string();
     let why = if mechanism == recommended {
         format!("`crossway advise` recommended {mechanism}; these programs are a starting point.")
@@ -288,8 +293,8 @@ pub fn write(
         )
     };
     let (unix, dgram, pipe) = (kind.has("unix"), kind.has("dgram"), kind.has("pipe"));
-    let (build_server, start_server) = commands(server, "server", kind);
-    let (build_client, start_client) = commands(client, "client", kind);
+    let (build_server, start_server) = commands(server, sends, kind);
+    let (build_client, start_client) = commands(client, receives, kind);
     let build: Vec<_> =
         [build_server, build_client].into_iter().filter(|line| !line.is_empty()).collect();
     let address = match kind.parts {
@@ -297,10 +302,14 @@ pub fn write(
         ["library"] => "example".to_owned(),
         ["mq"] => "/example".to_owned(),
         _ if unix => "example.sock".to_owned(),
+        _ if kind.has("tipc") => "18888:17".to_owned(),
         ["fifo"] => "example.fifo".to_owned(),
         _ => "127.0.0.1:7777".to_owned(),
     };
     let mut run: Vec<String> = build;
+    if kind.has("node") {
+        run.insert(0, "crossway tipcd &".to_owned());
+    }
     if !pipe {
         run.push(format!("{start_server} {address} &"));
     }
@@ -310,12 +319,14 @@ pub fn write(
         if pipe { "the client starts it".to_owned() } else { format!("{start_server} ADDRESS") };
     let death = match (server, unix || kind.has("fifo") || kind.has("mq")) {
         (Language::Rust, true) => {
-            "\nA server in Rust leaves its address behind however it ends; the next one removes it."
+            format!(
+                " However a {sends} in Rust ends, it leaves its address; the next one removes it."
+            )
         }
         (_, true) => {
-            "\nA server that is killed leaves its address behind; the next one removes it."
+            format!(" A {sends} that is killed leaves its address behind; the next one removes it.")
         }
-        _ => "",
+        _ => String::new(),
     };
     let python = kind.protocol.map_or("0".to_owned(), |name| format!("socket.{name}"));
     let words = [
@@ -344,15 +355,14 @@ pub fn write(
         ("@RUST_REF@", if unix { "&" } else { "" }),
         ("@LARGEST@", &largest),
         ("@RUN@", &run.join("\n")),
-        ("@DEATH@", death),
+        ("@DEATH@", &death),
     ];
     let files = |language: Language, program: &'static str| {
         let name = format!("{program}.{}", language.ending());
-        templates(language)
-            .into_iter()
-            .filter(move |(file, _)| file.starts_with("channel") || *file == name)
+        let wanted = move |file: &str| file.starts_with("channel") || file == name;
+        templates(language).iter().copied().filter(move |(file, _)| wanted(file))
     };
-    let mut all: Vec<_> = files(server, "server").chain(files(client, "client")).collect();
+    let mut all: Vec<_> = files(server, sends).chain(files(client, receives)).collect();
     all.sort_unstable();
     all.dedup();
     all.push(("README.md", README));
@@ -368,7 +378,7 @@ pub fn write(
     for (name, text) in all {
         let path = dir.join(name);
         let text =
-            words.iter().fold(select(text, kind.parts), |text, (from, to)| text.replace(from, to));
+            words.iter().fold(select(text, &parts), |text, (from, to)| text.replace(from, to));
         std::fs::write(&path, text).map_err(unwritten(&path))?;
         written.push(path);
     }
