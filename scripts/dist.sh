@@ -24,6 +24,12 @@ export CARGO_INCREMENTAL=0
 remap="--remap-path-prefix=$PWD=/crossway --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
 remap+=" --remap-path-prefix=$(rustc --print sysroot)=/rust"
 
+# The toolchain's own linker folds functions of equal code, and packs the relocations of a static program.
+lld=$(rustc --print sysroot)/lib/rustlib/$host/bin/gcc-ld
+small="-C link-arg=-B$lld -C link-arg=-fuse-ld=lld -C link-arg=-Wl,--icf=safe -C link-arg=-Wl,--pack-dyn-relocs=relr"
+# Nothing unwinds in the program, which ends at a panic.
+small+=" -C force-unwind-tables=no"
+
 # The linker of a target; cross compilers of Debian are named so.
 linker_of() {
   case $1 in
@@ -51,11 +57,15 @@ for target; do
   "$CARGO" build --profile dist-library --locked -p crossway-preload -p crossway-tipc-preload \
     --target "$target" --target-dir "$libraries"
   export CROSSWAY_LIBRARIES=$libraries/$target/dist-library
-  export "${variable}_RUSTFLAGS=-C target-feature=+crt-static $remap"
+  export "${variable}_RUSTFLAGS=-C target-feature=+crt-static $small $remap"
   say "building for $target"
   "$CARGO" build --profile dist --locked -p crossway --target "$target" --target-dir "$build"
   program=$build/$target/dist/crossway
   name=crossway-$version-$target
+  # What rustc leaves of the symbols is a tenth of the program.
+  strip=${linker%gcc}strip
+  [ "$linker" != cc ] || strip=strip
+  "$strip" --strip-all "$program"
   cp "$program" "dist/$name"
   # Man pages and completions come from the program, which may not run here.
   runs=$program
