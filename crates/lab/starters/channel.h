@@ -37,6 +37,7 @@
 
 #define LARGEST @LARGEST@
 #define DEADLINE_MS 2000
+#define PATIENCE_S 30
 
 @if library
 /* The library waits, frames and notices a peer's death itself. */
@@ -735,4 +736,17 @@ static void channel_remove(void)
         mq_unlink(path);
 }
 @end
+
+/* Connects; ends the program if nobody listens for PATIENCE_S seconds. */
+static void connected(struct channel *c, const char *address)
+{
+    time_t end = time(NULL) + PATIENCE_S;
+    for (long pause_ms = 10; channel_connect(c, address); pause_ms = pause_ms < 250 ? pause_ms * 2 : 500) {
+        fprintf(stderr, "waiting for %s: %s\n", address, strerror(errno));
+        if (time(NULL) >= end)
+            exit(1);
+        struct timespec pause = {.tv_nsec = pause_ms * 1000000};
+        nanosleep(&pause, NULL);
+    }
+}
 #endif

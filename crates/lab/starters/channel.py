@@ -13,10 +13,12 @@ import subprocess
 @if fifo unix
 import stat
 @end
+import sys
 import time
 
 LARGEST = @LARGEST@
 DEADLINE_S = 2.0
+PATIENCE_S = 30.0
 
 
 class Idle(Exception):
@@ -353,3 +355,17 @@ def connect(text):
     finally:
         os.close(server)
 @end
+
+
+def connected(text):
+    """Connects; ends the program if nobody listens for PATIENCE_S seconds."""
+    pause, end = 0.01, time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return connect(text)
+        except OSError as error:
+            print(f"waiting for {text}: {error}", file=sys.stderr)
+            if time.monotonic() > end:
+                sys.exit(1)
+        time.sleep(pause)
+        pause = min(pause * 2, 0.5)

@@ -2,10 +2,11 @@
 #![allow(dead_code)]
 
 use std::io::{Error, ErrorKind, Result};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub const LARGEST: usize = @LARGEST@;
 pub const DEADLINE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 type Socket = std::@RUST_SOCKET@;
 
@@ -190,3 +191,19 @@ pub fn connect(address: &str) -> Result<Channel> {
     Ok(channel)
 }
 @end
+
+/// Connects; ends the program if nobody listens for as long as PATIENCE.
+pub fn connected(address: &str) -> Channel {
+    let (mut pause, begun) = (Duration::from_millis(10), Instant::now());
+    loop {
+        match connect(address) {
+            Ok(link) => return link,
+            Err(error) => eprintln!("waiting for {address}: {error}"),
+        }
+        if begun.elapsed() > PATIENCE {
+            std::process::exit(1);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(500));
+    }
+}

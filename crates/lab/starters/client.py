@@ -1,30 +1,13 @@
 """Sends numbered messages and checks the answers: python3 client.py ADDRESS COUNT"""
 import struct
 import sys
-import time
 
 import channel
-
-PATIENCE_S = 30.0
-
-
-def connect(address):
-    """Connects; ends the program if there is no server for PATIENCE_S seconds."""
-    pause, end = 0.01, time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return channel.connect(address)
-        except OSError as error:
-            print(f"waiting for the server at {address}: {error}", file=sys.stderr)
-            if time.monotonic() > end:
-                sys.exit(1)
-        time.sleep(pause)
-        pause = min(pause * 2, 0.5)
 
 
 def main():
     address, count = sys.argv[1], int(sys.argv[2])
-    link, number, reconnects = connect(address), 0, 0
+    link, number, reconnects = channel.connected(address), 0, 0
     while number < count:
         request = struct.pack("<Q", number)
         try:
@@ -34,7 +17,7 @@ def main():
         except (OSError, channel.Idle):
             # The server may or may not have processed this request: it is sent again on a new connection.
             link.close()
-            link, reconnects = connect(address), reconnects + 1
+            link, reconnects = channel.connected(address), reconnects + 1
             print("reconnected", flush=True)
             continue
         number += 1

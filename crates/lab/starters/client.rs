@@ -2,26 +2,6 @@
 
 mod channel;
 
-use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Connects; ends the program if there is no server for as long as PATIENCE.
-fn connected(address: &str) -> channel::Channel {
-    let (mut pause, begun) = (Duration::from_millis(10), Instant::now());
-    loop {
-        match channel::connect(address) {
-            Ok(link) => return link,
-            Err(error) => eprintln!("waiting for the server at {address}: {error}"),
-        }
-        if begun.elapsed() > PATIENCE {
-            std::process::exit(1);
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(500));
-    }
-}
-
 fn asked(link: &mut channel::Channel, number: u64) -> std::io::Result<bool> {
     let request = number.to_le_bytes();
     link.send(&request)?;
@@ -35,11 +15,11 @@ fn main() {
         std::process::exit(2);
     };
     let count: u64 = count.parse().expect("COUNT is a number");
-    let (mut link, mut number, mut reconnects) = (connected(&address), 0, 0);
+    let (mut link, mut number, mut reconnects) = (channel::connected(&address), 0, 0);
     while number < count {
         if !matches!(asked(&mut link, number), Ok(true)) {
             // The server may or may not have processed this request: it is sent again on a new connection.
-            link = connected(&address);
+            link = channel::connected(&address);
             reconnects += 1;
             println!("reconnected");
             continue;

@@ -2,21 +2,6 @@
 #include "channel.h"
 #include <endian.h>
 
-#define PATIENCE_S 30
-
-/* Connects; ends the program if there is no publisher for PATIENCE_S seconds. */
-static void connected(struct channel *c, const char *address)
-{
-    time_t end = time(NULL) + PATIENCE_S;
-    for (long pause_ms = 10; channel_connect(c, address); pause_ms = pause_ms < 250 ? pause_ms * 2 : 500) {
-        fprintf(stderr, "waiting for the publisher at %s: %s\n", address, strerror(errno));
-        if (time(NULL) >= end)
-            exit(1);
-        struct timespec pause = {.tv_nsec = pause_ms * 1000000};
-        nanosleep(&pause, NULL);
-    }
-}
-
 int main(int argc, char **argv)
 {
     if (argc != 3) {

@@ -1,37 +1,20 @@
 """Receives numbered messages and counts what is lost: python3 subscriber.py ADDRESS COUNT"""
 import struct
 import sys
-import time
 
 import channel
-
-PATIENCE_S = 30.0
-
-
-def connect(address):
-    """Connects; ends the program if there is no publisher for PATIENCE_S seconds."""
-    pause, end = 0.01, time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return channel.connect(address)
-        except OSError as error:
-            print(f"waiting for the publisher at {address}: {error}", file=sys.stderr)
-            if time.monotonic() > end:
-                sys.exit(1)
-        time.sleep(pause)
-        pause = min(pause * 2, 0.5)
 
 
 def main():
     address, count = sys.argv[1], int(sys.argv[2])
-    link, expected, received, lost, reconnects = connect(address), None, 0, 0, 0
+    link, expected, received, lost, reconnects = channel.connected(address), None, 0, 0, 0
     while received < count:
         try:
             (number,) = struct.unpack("<Q", link.receive())
         except (OSError, channel.Idle, struct.error):
             # The publisher closed, died, or has been silent for channel.DEADLINE_S.
             link.close()
-            link, expected, reconnects = connect(address), None, reconnects + 1
+            link, expected, reconnects = channel.connected(address), None, reconnects + 1
             print("reconnected", flush=True)
             continue
         if expected is not None:
