@@ -48,8 +48,8 @@ pub struct Regimes {
 
 impl Regimes {
     /// Divides these trials of one case, which all count; `None` if they do not fall into two groups. They do if the
-    /// interval of their median reaches across a gap between two groups: the median of the next trials may then lie in
-    /// either of them.
+    /// interval of their median reaches across a gap between two groups ([`gap`]): the median of the next trials may then
+    /// lie in either of them.
     pub fn of(trials: &[&Record]) -> Option<Regimes> {
         let speed = match trials.first()?.inputs.workload.facts().measure {
             Measure::Rate => Speed::MsgsPerS,
@@ -63,16 +63,7 @@ impl Regimes {
             .collect();
         by_figure.sort_by(|a, b| a.0.total_cmp(&b.0));
         let figures: Vec<f64> = by_figure.iter().map(|(figure, _)| *figure).collect();
-        if !stats::enough(&figures) {
-            return None;
-        }
-        let interval = stats::median_interval(&figures, 0.95)?;
-        let gap = |at: usize| figures[at] / figures[at - 1];
-        let at = (TRIALS..=figures.len() - TRIALS)
-            .filter(|at| interval.contains(figures[at - 1]) && interval.contains(figures[*at]))
-            .max_by(|a, b| gap(*a).total_cmp(&gap(*b)))
-            .filter(|at| gap(*at) >= APART)?;
-        let (low, high) = by_figure.split_at(at);
+        let (low, high) = by_figure.split_at(gap(&figures)?);
         Some(Regimes { speed, low: Regime::of(low)?, high: Regime::of(high)? })
     }
 
@@ -97,6 +88,20 @@ impl Regimes {
             .or_else(cpu)
             .unwrap_or_else(|| "neither sleeps nor CPU time per message tell them apart".to_owned())
     }
+}
+
+/// Where trials fall into two groups: the number of trials in the lower one; `None` if they do not. `figures` are one
+/// positive figure per trial, in ascending order.
+pub fn gap(figures: &[f64]) -> Option<usize> {
+    if !stats::enough(figures) {
+        return None;
+    }
+    let interval = stats::median_interval(figures, 0.95)?;
+    let factor = |at: usize| figures[at] / figures[at - 1];
+    (TRIALS..=figures.len() - TRIALS)
+        .filter(|at| interval.contains(figures[at - 1]) && interval.contains(figures[*at]))
+        .max_by(|a, b| factor(*a).total_cmp(&factor(*b)))
+        .filter(|at| factor(*at) >= APART)
 }
 
 impl Regime {

@@ -54,9 +54,13 @@ const SHORT: Trials = Trials {
 };
 
 fn answer(trials: &[Trials]) -> Advice {
-    let text = format!("{UNPINNED}[goal]\np99_us = 400");
-    let question = Question::parse("test", "test.toml", &text).expect("a question");
-    let own = trials.iter().flat_map(Trials::records).map(|r| Trial::of(&r)).collect();
+    answer_to("[goal]\np99_us = 400", trials.iter().flat_map(Trials::records))
+}
+
+fn answer_to(more: &str, records: impl Iterator<Item = Record>) -> Advice {
+    let question = Question::parse("test", "test.toml", &format!("{UNPINNED}{more}"));
+    let question = question.expect("a question");
+    let own = records.map(|r| Trial::of(&r)).collect();
     let library = Library { own, ..Library::default() };
     let folder = std::path::Path::new("out");
     let known = Known { probes: &[], faults: &[] };
@@ -96,4 +100,30 @@ fn trials_too_short_for_a_percentile_do_not_win_over_long_ones_that_miss_it() {
     let good = Trials { mechanism: "fifo", stage: "last-", p99_us: Some(300), ..LONG };
     let cheap = Trials { stage: "last-", cpu_ns: 100.0, ..SHORT };
     assert_eq!(answer(&[LONG, good, cheap]).choice.as_deref(), Some("fifo"));
+}
+
+/// As a ranking gives no rank to a mechanism that works in one of two ways.
+#[test]
+fn what_chance_makes_fast_or_slow_is_not_chosen() {
+    let records = |mechanism: &str, p50s_us: &[u64]| {
+        let p50s: Vec<u64> = p50s_us.iter().map(|us| us * 1_000).collect();
+        let mut records = samples::trials(mechanism, 64, &p50s, 900.0);
+        for record in &mut records {
+            record.inputs.placement = Placement::Unpinned;
+        }
+        records
+    };
+    let answer = |of_pipe: &[u64]| {
+        let fifo = records("fifo", &[8, 8, 8, 8, 8, 9, 9, 9]);
+        answer_to("", records("pipe", of_pipe).into_iter().chain(fifo))
+    };
+    assert_eq!(answer(&[4, 4, 4, 4, 5, 5, 5, 5]).choice.as_deref(), Some("pipe"));
+    let advice = answer(&[4, 4, 4, 5, 15, 15, 16, 16]);
+    assert_eq!(advice.choice.as_deref(), Some("fifo"));
+    let pipe = advice.compared.iter().find(|c| c.mechanism == "pipe").expect("pipe");
+    let why = pipe.why.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    assert_eq!(
+        why,
+        "chance decides how fast it is: 4 trials took 4.00 to 5.00 us per message, 4 took 15.0 to 16.0"
+    );
 }

@@ -4,7 +4,9 @@
 mod judged;
 mod mix;
 
-pub use judged::Judged;
+use std::collections::BTreeMap;
+
+pub use judged::{Judged, TwoWays};
 use mix::{Mix, Row};
 
 use super::belief::within;
@@ -168,6 +170,7 @@ pub fn judge<'a>(
         candidate: candidate.clone(),
         cost: Figure::of(&costs)?,
         costs,
+        two_ways: two_ways(question, &rows),
         latency: Figure::of(&latencies),
         rate: Figure::of(&rates),
         cpu: Figure::of(&cpus),
@@ -185,6 +188,20 @@ pub fn judge<'a>(
         plain_runs,
         former: false,
     })
+}
+
+/// The two groups into which the trials of a run fall, if they do. Between two runs the machine may have changed.
+fn two_ways(question: &Question, rows: &[Row<'_>]) -> Option<TwoWays> {
+    let time = |row: &Row<'_>| match question.objective {
+        Objective::Latency => row.mean(|t| t.latency_ns(Percentile::P50)),
+        Objective::Throughput | Objective::Cpu => row.mean(Trial::ns_per_message),
+    };
+    let mut by_run: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for row in rows {
+        let (Some(first), Some(ns)) = (row.trials().next(), time(row)) else { continue };
+        by_run.entry(&first.run).or_default().push(ns);
+    }
+    by_run.into_values().filter_map(TwoWays::of).max_by_key(|two| two.trials[0] + two.trials[1])
 }
 
 /// How far a survey measured a candidate: `Last` if any of its trials is from the last stages; else `Early` if all of

@@ -8,6 +8,7 @@ use crossway_sys::Obstacle;
 use serde::Serialize;
 
 use super::figure::{GoalVerdict, Short};
+use super::judge::TwoWays;
 use super::property::{Property, Wish};
 
 /// What speaks against a candidate. As text, a clause of which the candidate is the subject.
@@ -69,6 +70,8 @@ pub enum Objection {
     },
     /// Its ends hardly ever slept, and spinning is prohibited.
     KeptAwake,
+    /// Its trials fall into two groups, so that no single figure is true of it.
+    WorksInTwoWays(TwoWays),
     /// It misses a goal.
     MissedGoal {
         /// The goal, in words.
@@ -139,6 +142,7 @@ impl Objection {
             Objection::NoFigure { .. } | Objection::NoRecord => "not measured".to_owned(),
             Objection::MissedRate { .. } => "too slow for the rate".to_owned(),
             Objection::KeptAwake => "hardly sleeping".to_owned(),
+            Objection::WorksInTwoWays(_) => "working in one of two ways".to_owned(),
             Objection::MissedGoal { .. } | Objection::UnlikelyGoal { .. } => {
                 "missing a goal".to_owned()
             }
@@ -207,6 +211,17 @@ impl fmt::Display for Objection {
                 "spinning is prohibited, and its ends {}",
                 crossway_records::awake::SLEPT
             ),
+            Objection::WorksInTwoWays(TwoWays { trials, us }) => {
+                let range = |(low, high): (f64, f64)| format!("{} to {}", Short(low), Short(high));
+                write!(
+                    f,
+                    "chance decides how fast it is: {} trials took {} us per message, {} took {}",
+                    trials[0],
+                    range(us[0]),
+                    trials[1],
+                    range(us[1])
+                )
+            }
             Objection::MissedGoal { goal, shown } | Objection::UnlikelyGoal { goal, shown } => {
                 write!(f, "{goal}: {shown}")
             }

@@ -10,7 +10,9 @@ use super::super::question::Question;
 use super::super::trials::SurveyPart;
 use super::{RATE_REACHED, rate_reached};
 use crossway_records::compare::durations::Planned;
+use crossway_records::regimes;
 use crossway_records::stats::TRIALS_AT_LEAST;
+use serde::Serialize;
 
 /// A candidate with its figures.
 #[derive(Clone, Debug)]
@@ -21,6 +23,8 @@ pub struct Judged {
     pub costs: Vec<f64>,
     /// Summary of the costs.
     pub cost: Figure,
+    /// The two groups into which the trials fall, if they do: chance decides in which way the candidate works.
+    pub two_ways: Option<TwoWays>,
     /// Latency at the question's percentile, nanoseconds.
     pub latency: Option<Figure>,
     /// Messages per second.
@@ -58,6 +62,26 @@ pub struct Judged {
     pub former: bool,
 }
 
+/// Two groups of trials that are far apart ([`crossway_records::regimes`]).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct TwoWays {
+    /// Numbers of trials of the faster and of the slower group.
+    pub trials: [usize; 2],
+    /// Smallest and largest time per message of each group, microseconds.
+    pub us: [(f64, f64); 2],
+}
+
+impl TwoWays {
+    /// Divides trials by their typical times per message, nanoseconds; `None` if they do not fall into two groups.
+    pub(super) fn of(mut times: Vec<f64>) -> Option<TwoWays> {
+        times.retain(|ns| *ns > 0.0);
+        times.sort_by(f64::total_cmp);
+        let (fast, slow) = times.split_at(regimes::gap(&times)?);
+        let range = |group: &[f64]| (group[0] / 1e3, group[group.len() - 1] / 1e3);
+        Some(TwoWays { trials: [fast.len(), slow.len()], us: [range(fast), range(slow)] })
+    }
+}
+
 impl Judged {
     /// Whether the candidate may be chosen: no measurement rules it out, or makes it so unlikely to suit that it is not
     /// pursued.
@@ -74,7 +98,8 @@ impl Judged {
     fn objections(&self) -> Vec<Objection> {
         let rate = self.missed_share().map(|share| Objection::MissedRate { share });
         let awake = (self.kept_awake && self.must_sleep).then_some(Objection::KeptAwake);
-        rate.into_iter().chain(awake).collect()
+        let two = self.two_ways.map(Objection::WorksInTwoWays);
+        rate.into_iter().chain(awake).chain(two).collect()
     }
 
     /// The median of the achieved shares of the stated rate; `None` unless the whole interval is below
