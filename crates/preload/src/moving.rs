@@ -264,6 +264,40 @@ pub(crate) fn ended(aside: Entry) {
     }
 }
 
+/// Dissolves a moved connection (connect to AF_UNSPEC) with `real`, and puts its TCP socket back in its place, where it stays.
+/// Returns the result of `real`, with its errno.
+pub(crate) fn dissolve(fd: c_int, aside: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    // First, so that the peer finds a reset when it finds the end of the stream.
+    let outcome = real();
+    if outcome != 0 {
+        return outcome;
+    }
+    without_errno(|| {
+        ffi::without_signals(|| {
+            let _locked = process::lock();
+            let (Some(stream), Some(tcp)) = (ffi::borrow(fd), ffi::borrow(aside)) else { return };
+            let entry = table::get(fd);
+            if let Some(is_nonblocking) = twin::waits_plainly(stream) {
+                let _ = socket::set_waiting(tcp, !is_nonblocking);
+            }
+            if entry.aside() != Some(aside)
+                || twin::put_at(tcp, fd, twin::closes_on_exec(stream)).is_err()
+            {
+                return;
+            }
+            table::put(fd, Entry::OTHER);
+            let mut others = table::of_kind(Kind::Moved, 0, c_int::MAX);
+            if entry.has(COPIED) && others.any(|(_, other)| other.aside() == Some(aside)) {
+                return;
+            }
+            ended(table::get(aside));
+            table::put(aside, Entry::OTHER);
+            ffi::close_really(aside);
+        });
+    });
+    outcome
+}
+
 /// Moves the connection that a listening socket with this port has just accepted as `fd`, if its other end offers it.
 /// `is_shaped`: the listener may have options that the accepted socket has inherited.
 pub(crate) fn accepted(fd: c_int, port: u16, is_nonblocking: bool, is_shaped: bool) {

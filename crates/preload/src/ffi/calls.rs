@@ -6,7 +6,7 @@ use crossway_sys::real::set_errno;
 use crossway_sys::socket::twin;
 use libc::{sockaddr, socklen_t};
 
-use super::system::{borrow, give_address, internet_address};
+use super::system::{borrow, give_address, internet_address, is_unspecified};
 use super::{options, real};
 use crate::table::{self, ACCEPTED, ENDED, Entry, Kind, RESET, SHAPED, UNKNOWN_WATCH, WATCHED};
 use crate::watch::{self, Watch};
@@ -51,6 +51,10 @@ unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, len: so
     };
     // SAFETY: guaranteed by the caller.
     let real = || unsafe { real::connect(at, address, len) };
+    // SAFETY: as above.
+    if at != fd && unsafe { is_unspecified(address, len) } {
+        return moving::dissolve(fd, at, real);
+    }
     // SAFETY: as above.
     match unsafe { internet_address(address, len) } {
         Some(to) if entry.kind() == Kind::Fresh => moving::connect(fd, to, real),

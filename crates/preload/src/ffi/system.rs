@@ -62,6 +62,17 @@ pub(crate) fn without_signals<T>(what: impl FnOnce() -> T) -> T {
     outcome
 }
 
+/// Whether the address is the one that dissolves a connection, of the family AF_UNSPEC.
+///
+/// # Safety
+/// As for connect.
+pub(super) unsafe fn is_unspecified(pointer: *const sockaddr, len: socklen_t) -> bool {
+    // SAFETY: long enough for the family.
+    !pointer.is_null()
+        && len as usize >= size_of::<u16>()
+        && c_int::from(unsafe { pointer.cast::<u16>().read_unaligned() }) == libc::AF_UNSPEC
+}
+
 /// The Internet address behind a pointer; `None` if it is NULL, too short or of another family.
 ///
 /// # Safety

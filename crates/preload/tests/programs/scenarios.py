@@ -488,6 +488,31 @@ def both_close_at_once(listener, conn, peer, end, steps):
     yield attempt(conn.send, b"x"), conn.recv(1)
 
 
+@scenario
+def dissolved(listener, conn, peer, end, steps):
+    """A connected socket is connected to nobody (AF_UNSPEC), and then to somebody else."""
+    if end:
+        conn.sendall(b"for the first")
+        steps.wait(end)
+        other = socket.create_server((peer["own"][0], 0), family=conn.family)
+        yield attempt(LIBC.connect, conn.fileno(), bytes(16), 16)
+        yield attempt(conn.getpeername), attempt(conn.send, b"for nobody")
+        yield attempt(conn.connect, other.getsockname()), conn.getpeername() == other.getsockname()
+        steps.tell(end)
+        steps.wait(end)
+        yield attempt(conn.send, b"for the second")
+        accepted, _ = other.accept()
+        yield accepted.recv(99), conn.getblocking(), os.get_inheritable(conn.fileno())
+        conn.close()
+        yield everything(accepted)
+    else:
+        yield conn.recv(99)
+        steps.tell(end)
+        steps.wait(end)
+        yield attempt(conn.recv, 99), attempt(conn.recv, 99)
+        steps.tell(end)
+
+
 def connect(address, style):
     sock = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
     if style == "blocking":
