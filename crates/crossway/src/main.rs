@@ -115,7 +115,7 @@ fn explained(error: clap::Error) -> clap::Error {
 
 fn main() -> ExitCode {
     crossway_sys::start::settle();
-    ui::quiet_on_closed_pipe();
+    ui::report_what_the_library_panics_at();
     // If a shell started this program to complete a command line, answer it and exit.
     clap_complete::CompleteEnv::with_factory(command).var(COMPLETE).complete();
     let matches = command()

@@ -170,12 +170,19 @@ pub(crate) fn output_failed(why: impl std::fmt::Display) -> anyhow::Error {
     )
 }
 
-/// Makes `crossway ... | head` end without a message. Any other failure to write to standard output, such as a full
-/// disk, is reported as one error.
-pub(crate) fn quiet_on_closed_pipe() {
+/// Turns what the standard library panics at into one error: a failure to write to standard output, such as a full disk, and
+/// a thread that cannot be started. Makes `crossway ... | head` end without a message.
+pub(crate) fn report_what_the_library_panics_at() {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let said = info.payload().downcast_ref::<String>();
+        if said.is_some_and(|said| said.starts_with("failed to spawn thread: ")) {
+            eprintln!(
+                "crossway: cannot start a thread: the limit of this user's processes and threads is reached; raise it \
+                 (`ulimit -u`, or pids.max of the container or service)"
+            );
+            std::process::exit(EXIT_UNUSABLE.into());
+        }
         let Some(why) = said.and_then(|m| m.strip_prefix("failed printing to stdout: ")) else {
             return default_hook(info);
         };

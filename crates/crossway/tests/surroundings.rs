@@ -314,6 +314,64 @@ fn inherited_settings_do_not_matter() {
     }
 }
 
+/// As under systemd, which lets services ignore SIGPIPE.
+#[test]
+fn programs_started_by_this_one_inherit_what_it_has_inherited() {
+    if !works(&["env", "--ignore-signal=PIPE", "true"], "use GNU coreutils 8.31 or later") {
+        return;
+    }
+    let build = ["build", "--quiet", "-p", "crossway-preload"];
+    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    let place = Place::new(PLAN);
+    let program = assert_cmd::cargo::cargo_bin!("crossway").display().to_string();
+    let inherited = |through: &[&str]| -> Vec<String> {
+        let mut command = Command::new("bash");
+        command.current_dir(place.dir.path());
+        command.env("XDG_RUNTIME_DIR", place.dir.path().join("rt"));
+        let settings = "umask 0137; exec env --ignore-signal=PIPE --ignore-signal=CHLD \
+            --ignore-signal=INT --block-signal=USR1 --block-signal=WINCH \"$@\"";
+        command.args(["-c", settings, "bash"]).args(through);
+        // It must still run when it is observed.
+        let script = "grep -E '^(SigBlk|SigIgn|Umask):' /proc/self/status; exec sleep 3";
+        command.args(["bash", "-c", script]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{through:?}: {}", text(&output));
+        let out = String::from_utf8(output.stdout).unwrap();
+        let is_wanted = |line: &&str| line.starts_with("Sig") || line.starts_with("Umask");
+        out.lines().filter(is_wanted).map(str::to_owned).collect()
+    };
+    let plain = inherited(&[]);
+    assert_eq!(plain.len(), 3, "{plain:?}");
+    assert_eq!(inherited(&[&program, "run", "--"]), plain, "run");
+    assert_eq!(inherited(&[&program, "observe", "--"]), plain, "observe");
+}
+
+#[test]
+fn too_few_threads_or_descriptors_are_one_error_soon() {
+    if !can_be_another_user() {
+        return;
+    }
+    let place = Place::new(PLAN);
+    let dir = shared(&place);
+    let limited = |limit: &str, args: &[&str]| {
+        let script = format!("{limit}; exec \"$0\" \"$@\"");
+        let through =
+            ["setpriv", "--reuid", "65533", "--clear-groups", "bash", "-c", script.as_str()];
+        let ran = bare(&through, args, &dir).output().unwrap();
+        (ran.status.code(), text(&ran))
+    };
+    for args in [&["list"][..], &["doctor"]] {
+        let (code, said) = limited("ulimit -u 0", args);
+        assert_eq!(code, Some(2), "{args:?}: {said}");
+        assert!(said.contains("ulimit -u") && !said.contains("panicked"), "{args:?}: {said}");
+    }
+    let begin = std::time::Instant::now();
+    let (code, said) = limited("ulimit -n 24", &["list"]);
+    assert!(code.is_some() && !said.contains("panicked"), "{said}");
+    // It waited 20 s for each of several mechanisms.
+    assert!(begin.elapsed().as_secs() < 60, "{:?}: {said}", begin.elapsed());
+}
+
 #[test]
 fn little_locked_memory_is_reported_and_fails_no_trial() {
     if !can_be_another_user() {

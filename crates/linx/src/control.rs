@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use crossway_sys::socket::{self, SocketType};
-use crossway_sys::{Errno, OsError, fdpass};
+use crossway_sys::{Errno, OsError, fdpass, trust};
 
 use crate::Error;
 use crate::limits::RECORD;
@@ -15,13 +15,12 @@ use crate::wire::local::{Event, Request};
 pub const DIR_VARIABLE: &str = "CROSSWAY_LINX_DIR";
 
 /// Returns the directory of the node that programs use by default: `$CROSSWAY_LINX_DIR`, or `crossway-linx` in
-/// `$XDG_RUNTIME_DIR` or in `/run`.
+/// `$XDG_RUNTIME_DIR`, if that is this user's own, or in `/run`.
 pub fn default_dir() -> PathBuf {
     if let Some(dir) = std::env::var_os(DIR_VARIABLE).filter(|dir| !dir.is_empty()) {
         return dir.into();
     }
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
-    PathBuf::from(runtime.unwrap_or_else(|| "/run".into())).join("crossway-linx")
+    trust::runtime_dir().unwrap_or_else(|| "/run".into()).join("crossway-linx")
 }
 
 /// Returns the path of the socket of the node that serves in this directory.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossway_sys::{Obstacle, seccomp};
 
-use crate::{Listener, Mechanism, Probe, Rx, Spec, Tx, Wait};
+use crate::{Listener, Mechanism, OpenError, Probe, Rx, Spec, Tx, Wait};
 
 impl Probe {
     /// Returns the result for a mechanism that the kernel provides.
@@ -49,6 +49,9 @@ pub(crate) fn kernel_version() -> String {
     format!("linux {}", crossway_sys::kernel::release())
 }
 
+/// How long an accept waits before it looks whether connecting has failed.
+const STEP: Duration = Duration::from_millis(500);
+
 /// Opens a channel within this process and sends one byte through it.
 pub(crate) fn exchange_a_byte<M: Mechanism>() -> Result<(), String> {
     // On a busy machine, above all in a guest, one byte may take seconds; a missing mechanism fails
@@ -59,7 +62,15 @@ pub(crate) fn exchange_a_byte<M: Mechanism>() -> Result<(), String> {
     let (mut listener, mut offer) = M::listen(&spec).map_err(|e| e.to_string())?;
     // In a thread, because TIPC's connect returns only after the other side's accept.
     let connecting = std::thread::spawn(move || M::connect(&spec, &mut offer));
-    let accepted = listener.accept(until);
+    let accepted = loop {
+        let step = Instant::now() + STEP;
+        let accepted = listener.accept(until.min(Some(step)));
+        let timed_out = matches!(accepted, Err(OpenError::TimedOut { .. }));
+        // If connecting has failed, nobody is to wait for.
+        if !timed_out || connecting.is_finished() || until <= Some(step) {
+            break accepted;
+        }
+    };
     let connected = connecting.join().map_err(|_| "connecting panicked".to_owned())?;
     let (mut tx, _rx) = connected.map_err(|e| e.to_string())?;
     let (_tx, mut rx) = accepted.map_err(|e| e.to_string())?;

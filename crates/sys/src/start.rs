@@ -3,11 +3,71 @@
 //! (The standard library has opened the descriptors 0 to 2 on `/dev/null` by then, where they were closed.)
 
 use std::num::NonZeroU64;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock;
 
 /// The kernel's default of the timer slack, nanoseconds.
 const SLACK_NS: NonZeroU64 = NonZeroU64::new(50_000).unwrap();
+
+/// What this process has inherited that a program would notice.
+#[derive(Clone, Copy)]
+struct Inherited {
+    /// Whether each signal from 1 on was ignored.
+    ignored: [bool; SIGNALS],
+    blocked: libc::sigset_t,
+    umask: libc::mode_t,
+}
+
+/// Signals up to SIGSYS, whose numbers are the same everywhere; the C library keeps some of those above for itself.
+const SIGNALS: usize = 31;
+static INHERITED: OnceLock<Inherited> = OnceLock::new();
+
+/// Whether SIGPIPE was ignored before the standard library ignored it.
+static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+
+fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: only reads the disposition of a signal.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Runs before `main`, and before the standard library changes SIGPIPE.
+extern "C" fn note_pipe() {
+    PIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+}
+
+// SAFETY: the loader calls each function in this section once, with arguments that a function without parameters ignores.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static NOTE_PIPE: extern "C" fn() = note_pipe;
+
+/// Makes a command inherit what this process has inherited, instead of what [`settle`] and the standard library have made of
+/// it: the ignored and the blocked signals and the umask. For programs that users start through this one.
+pub fn pass_on(command: &mut Command) {
+    let Some(inherited) = INHERITED.get().copied() else { return };
+    let restore = move || {
+        // SAFETY: functions that may be called between fork and exec, with initialised arguments.
+        unsafe {
+            for (at, was_ignored) in inherited.ignored.iter().enumerate() {
+                if *was_ignored {
+                    libc::signal(at as libc::c_int + 1, libc::SIG_IGN);
+                }
+            }
+            libc::sigprocmask(libc::SIG_SETMASK, &inherited.blocked, std::ptr::null_mut());
+            libc::umask(inherited.umask);
+        }
+        Ok(())
+    };
+    // SAFETY: as above; the closure allocates nothing.
+    unsafe { command.pre_exec(restore) };
+}
 
 /// Sets what this process has inherited to what the program needs:
 /// - SIGCHLD has its default effect. If a parent ignores it, the kernel discards the exit status of children.
@@ -20,6 +80,10 @@ const SLACK_NS: NonZeroU64 = NonZeroU64::new(50_000).unwrap();
 /// To be called before the process starts threads.
 pub fn settle() {
     extern "C" fn nothing(_: libc::c_int) {}
+    let ignored = std::array::from_fn(|at| match at as libc::c_int + 1 {
+        libc::SIGPIPE => PIPE_IGNORED.load(Ordering::Relaxed),
+        signal => is_ignored(signal),
+    });
     // SAFETY: the handlers do nothing, the sets are initialised by sigemptyset, and no other thread exists.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -32,9 +96,11 @@ pub fn settle() {
         libc::sigaction(libc::SIGXFSZ, &action, std::ptr::null_mut());
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-        let mask = libc::umask(0o022);
-        libc::umask(mask & 0o077 | 0o002);
+        let mut blocked = none;
+        libc::sigprocmask(libc::SIG_SETMASK, &none, &mut blocked);
+        let umask = libc::umask(0o022);
+        libc::umask(umask & 0o077 | 0o002);
+        let _ = INHERITED.set(Inherited { ignored, blocked, umask });
     }
     // Refused by some sandboxes; then the slack is as inherited.
     let _ = clock::set_timer_slack_ns(SLACK_NS);

@@ -9,6 +9,7 @@ use crossway_netlab::{
     HostSpec, ImpairedBy, Impairment, Lab, Link, Network, Offloads, Rate, Topology, parse_duration,
     parse_share,
 };
+use crossway_sys::start;
 
 use super::Run;
 use crate::args;
@@ -217,6 +218,7 @@ impl Exec {
             self.command.split_first().expect("clap requires a command of one word at least");
         let mut command = network.host(host)?.command(program);
         // The command takes this process's place, so that signals, exit status and terminal are its own.
+        start::pass_on(&mut command);
         let error = command.args(arguments).exec();
         let tool = command.get_program().to_string_lossy();
         Err(error).with_context(|| format!("cannot run {tool}, which enters the network namespace"))

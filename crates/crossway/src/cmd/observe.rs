@@ -145,11 +145,12 @@ impl Observe {
         let Some((program, args)) = self.command.split_first() else { return Ok(None) };
         let mut command = Command::new(program);
         command.args(args);
+        crossway_sys::start::pass_on(&mut command);
         if self.json {
             command.stdout(Stdio::from(std::io::stderr()));
         }
         let child = command.spawn().with_context(|| {
-            format!("cannot start {}; name a program that exists", program.display())
+            format!("cannot start {}; name a program that can be executed", program.display())
         })?;
         Ok(Some(child))
     }

@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use crossway_run::explain::VARIABLE as EXPLAIN_VARIABLE;
+use crossway_sys::start;
 use crossway_tipc_client::unmodified::{self, CannotRun};
 
 use super::Run;
@@ -85,6 +86,7 @@ impl Run for RunUnmodified {
         if let Some(place) = explain {
             command.env(EXPLAIN_VARIABLE, place);
         }
+        start::pass_on(&mut command);
         Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
     }
 }

@@ -15,8 +15,8 @@ use crossway_observe::recording::{Method, Recorder};
 use crossway_observe::snapshot::Snapshot;
 use crossway_observe::target;
 use crossway_report::units::Quantity;
-use crossway_sys::proc;
 use crossway_sys::processes::ProcessFiles;
+use crossway_sys::{proc, start};
 
 use super::record::{head, tell};
 use crate::ui::{Interrupts, Ui};
@@ -180,11 +180,10 @@ pub(super) fn abandon(child: &mut Child) {
 /// # Errors
 /// There is no shell, or it does not stop.
 pub(super) fn start_stopped(command: &[OsString]) -> anyhow::Result<Child> {
-    let mut child = Command::new("/bin/sh")
-        .args(["-c", "kill -STOP $$; exec \"$@\"", "sh"])
-        .args(command)
-        .spawn()
-        .context("cannot start /bin/sh, which starts the command")?;
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "kill -STOP $$; exec \"$@\"", "sh"]).args(command);
+    start::pass_on(&mut shell);
+    let mut child = shell.spawn().context("cannot start /bin/sh, which starts the command")?;
     let files = ProcessFiles::new();
     let until = Instant::now() + Duration::from_secs(20);
     loop {

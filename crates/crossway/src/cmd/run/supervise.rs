@@ -10,7 +10,7 @@ use anyhow::Context;
 use crossway_run::explain;
 use crossway_run::supervisor::{self, CannotSupervise};
 use crossway_sys::supervision::Supervisor;
-use crossway_sys::{Errno, proc};
+use crossway_sys::{Errno, proc, start};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
@@ -27,6 +27,7 @@ pub(super) fn run(
     let command = || {
         let mut command = Command::new(program);
         command.args(arguments);
+        start::pass_on(&mut command);
         command
     };
     // Before the program can be known to anybody.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
+use crossway_sys::start;
 use crossway_tipc_client::{Backend, Socket, SocketKind, unmodified};
 
 use crate::libraries;
@@ -44,7 +45,8 @@ impl RunProgram {
         let Some((program, arguments)) = self.program.split_first() else {
             bail!("no program given");
         };
-        let error = unmodified::command(&library, tipcd, program, arguments)?.exec();
-        Err(error).with_context(|| format!("cannot run {}", program.display()))
+        let mut command = unmodified::command(&library, tipcd, program, arguments)?;
+        start::pass_on(&mut command);
+        Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
     }
 }

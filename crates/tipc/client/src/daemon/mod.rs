@@ -27,14 +27,14 @@ use control::{Control, await_answer};
 pub const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
 
 /// The default path of a tipcd's socket, for clients and for the tipcd itself: `$TIPCD_SOCKET` if that is not empty.
-/// Otherwise `tipcd.sock` in `$XDG_RUNTIME_DIR`, if that file exists, or if `/run/tipcd.sock` does not exist and this
-/// user does not own `/run`. In all other cases `/run/tipcd.sock`.
+/// Otherwise `tipcd.sock` in `$XDG_RUNTIME_DIR`, if that folder is this user's own, and if that file exists, or if
+/// `/run/tipcd.sock` does not exist and this user does not own `/run`. In all other cases `/run/tipcd.sock`.
 pub fn default_path() -> PathBuf {
     if let Some(path) = env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
         return path.into();
     }
     let system = PathBuf::from("/run/tipcd.sock");
-    let own = env::var_os("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("tipcd.sock"));
+    let own = crossway_sys::trust::runtime_dir().map(|dir| dir.join("tipcd.sock"));
     match own {
         // A user's own node is preferred; where there is none, the node for the whole host is used, and an unprivileged
         // user can start a node of their own.
