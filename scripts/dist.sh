@@ -27,8 +27,6 @@ remap+=" --remap-path-prefix=$(rustc --print sysroot)=/rust"
 # The toolchain's own linker folds functions of equal code, and packs the relocations of a static program.
 lld=$(rustc --print sysroot)/lib/rustlib/$host/bin/gcc-ld
 small="-C link-arg=-B$lld -C link-arg=-fuse-ld=lld -C link-arg=-Wl,--icf=safe -C link-arg=-Wl,--pack-dyn-relocs=relr"
-# Nothing unwinds in the program, which ends at a panic.
-small+=" -C force-unwind-tables=no"
 
 # The linker of a target; cross compilers of Debian are named so.
 linker_of() {

@@ -182,7 +182,8 @@ fn archive(copy: &Path, name: &str, out: &mut impl Write) -> Result<(), BundleEr
         header.set_gid(0);
         header.set_mtime(begun);
         let path = Path::new(name).join(file.strip_prefix(copy).unwrap_or(file));
-        tar.append_data(&mut header, path, opened).map_err(at(file))?;
+        // Almost always the disk of the archive is full.
+        tar.append_data(&mut header, path, opened).map_err(written)?;
     }
     tar.into_inner().and_then(GzEncoder::finish).map_err(written)?;
     Ok(())

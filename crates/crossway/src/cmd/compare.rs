@@ -176,6 +176,14 @@ impl Run for Compare {
         {
             return Err(self.filters.nothing_left(path));
         }
+        let of_b = b_path.as_ref().zip(second.as_ref());
+        for (path, loaded) in [(&self.a, &first)].into_iter().chain(of_b) {
+            let path = path.display();
+            ensure!(
+                !loaded.records.is_empty(),
+                "{path} holds no records; name a run that measured"
+            );
+        }
         let a = filter_a.of(&first.records);
         let b = filter_b.of(second.as_ref().map_or(&first.records[..], |l| &l.records));
         ensure!(
