@@ -120,7 +120,7 @@ fn speed_and_channel_are_chosen_and_damage_is_said() {
     let events = dir.path().join("rec/events-000001.parquet");
     let bytes = std::fs::read(&events).unwrap();
     std::fs::write(&events, &bytes[..bytes.len() / 2]).unwrap();
-    refused(list(&[]), "no channel that carried a message");
+    refused(list(&[]), "no channel that carried a message (events-000001.parquet is damaged");
     let advise = crossway(dir.path(), &["advise", "--observed", "rec", "--print"]);
     refused(advise, "no channel that carried a message");
 }

@@ -92,12 +92,19 @@ pub enum ReplayError {
     },
     /// It has no channel that can be replayed.
     #[error(
-        "{file} has no channel that carried a message; record for longer, or while the programs work"
+        "{file} has no channel that carried a message{}; record for longer, or while the programs work",
+        because(defects)
     )]
     Silent {
         /// The recording.
         file: String,
+        /// What is wrong with the recording.
+        defects: Vec<String>,
     },
+}
+
+fn because(defects: &[String]) -> String {
+    if defects.is_empty() { String::new() } else { format!(" ({})", defects.join("; ")) }
 }
 
 impl Replay {
@@ -136,7 +143,10 @@ impl Replay {
                 };
                 return Err(ReplayError::NoChannel { file: named(), channel, channels });
             }
-            None => busiest(recording).ok_or_else(|| ReplayError::Silent { file: named() })?,
+            None => busiest(recording).ok_or_else(|| ReplayError::Silent {
+                file: named(),
+                defects: recording.defects.clone(),
+            })?,
         };
         let compiled = compile::compile(recording, channel, speed_percent)
             .map_err(|why| ReplayError::Unplayable { file: named(), channel, why })?;
