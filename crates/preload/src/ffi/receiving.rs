@@ -94,6 +94,46 @@ unsafe fn receive_different(
     if outcome == 0 && len > 0 { at_end(fd, entry) } else { outcome }
 }
 
+/// With both flags, TCP waits until as many bytes are there; a UNIX stream returns those that are.
+const PEEK_ALL: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
+
+/// Peeks as TCP does with [`PEEK_ALL`]. Nothing tells when a stream holds more bytes than before, so they are looked at every
+/// millisecond.
+///
+/// # Safety
+/// As for recv.
+#[cold]
+unsafe fn peek_all(fd: c_int, bytes: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    let begin = Instant::now();
+    let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut room = size_of::<libc::timeval>() as socklen_t;
+    // SAFETY: the structure and its length.
+    let limited = unsafe {
+        let to = (&raw mut limit).cast();
+        real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, to, &mut room) == 0
+    };
+    let limit = Duration::from_secs(limit.tv_sec.unsigned_abs())
+        + Duration::from_micros(limit.tv_usec.unsigned_abs());
+    let waits =
+        flags & libc::MSG_DONTWAIT == 0 && borrow(fd).and_then(twin::waits_plainly) == Some(false);
+    loop {
+        let mut ended = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
+        // Before the bytes are looked at: what came before the end is there then.
+        // SAFETY: one structure.
+        let seen = unsafe { libc::poll(&mut ended, 1, 0) };
+        // SAFETY: guaranteed by the caller.
+        let outcome = unsafe { real::recv(fd, bytes, len, flags & !libc::MSG_WAITALL) };
+        let is_late = limited && !limit.is_zero() && begin.elapsed() >= limit;
+        if outcome <= 0 || outcome.unsigned_abs() >= len || seen != 0 || is_late || !waits {
+            return if outcome <= 0 { received(fd, len, outcome) } else { outcome };
+        }
+        // SAFETY: as above. A signal interrupts it, as it interrupts TCP.
+        if unsafe { libc::poll(&mut ended, 1, 1) } < 0 {
+            return outcome;
+        }
+    }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn recv(
     fd: c_int,
@@ -101,6 +141,10 @@ unsafe extern "C-unwind" fn recv(
     len: size_t,
     flags: c_int,
 ) -> ssize_t {
+    if flags & PEEK_ALL == PEEK_ALL && table::moved(fd).is_some() {
+        // SAFETY: guaranteed by the caller.
+        return unsafe { peek_all(fd, bytes, len, flags) };
+    }
     if flags & DIFFERENT != 0
         && let Some(entry) = table::moved(fd)
     {

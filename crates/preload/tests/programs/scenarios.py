@@ -489,6 +489,33 @@ def both_close_at_once(listener, conn, peer, end, steps):
 
 
 @scenario
+def peeks_all(listener, conn, peer, end, steps):
+    """Peeking with MSG_WAITALL waits for all bytes, for the end, or for as long as SO_RCVTIMEO says."""
+    both = socket.MSG_PEEK | socket.MSG_WAITALL
+    if end:
+        conn.sendall(b"abc")
+        time.sleep(0.2)
+        conn.sendall(b"defgh")
+        steps.wait(end)
+        conn.sendall(b"xyz")
+        steps.wait(end)
+        time.sleep(0.1)
+        conn.shutdown(socket.SHUT_WR)
+        steps.wait(end)
+    else:
+        yield conn.recv(8, both), conn.recv(8)
+        steps.tell(end)
+        yield conn.recv(2, both), conn.recv(3, both)
+        conn.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 50_000))
+        yield conn.recv(9, both)
+        conn.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
+        yield conn.recv(9, both | socket.MSG_DONTWAIT)
+        steps.tell(end)
+        yield conn.recv(9, both), conn.recv(9), conn.recv(9, both)
+        steps.tell(end)
+
+
+@scenario
 def dissolved(listener, conn, peer, end, steps):
     """A connected socket is connected to nobody (AF_UNSPEC), and then to somebody else."""
     if end:
