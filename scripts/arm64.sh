@@ -238,17 +238,22 @@ sys.exit(bool(wrong or not expected))
 END
 }
 
-# The mechanisms, but not programs to compare them with, of a list: all of them, those that work there, or those of them
-# that reach another host. The kernel's TIPC gets no bearer here.
-mechanisms() { # all|ready|between list.json
+# The mechanisms, but not programs to compare them with, of a list: all of them, those that work there, those of them that
+# carry the plan's messages, of 64 bytes and more, or that reach another host. The kernel's TIPC gets no bearer here.
+mechanisms() { # all|ready|carrying|between list.json
   python3 - "$@" <<'END'
 import json, sys
 
 kind, file = sys.argv[1:]
 for entry in json.load(open(file)):
-    reaches = entry["caps"]["crosses_hosts"] and not entry["id"].startswith("tipc-kernel-")
-    works = entry["probe"]["state"] == "ready"
-    if entry["meets"] is not None and (kind == "all" or works and (kind == "ready" or reaches)):
+    caps, works = entry["caps"], entry["probe"]["state"] == "ready"
+    wanted = {
+        "all": True,
+        "ready": works,
+        "carrying": works and (caps["max_message"] is None or caps["max_message"] >= 64),
+        "between": works and caps["crosses_hosts"] and not entry["id"].startswith("tipc-kernel-"),
+    }
+    if entry["meets"] is not None and wanted[kind]:
         print(entry["id"])
 END
 }
@@ -283,7 +288,8 @@ say "tests: $passed passed"
 # Every mechanism once more, in separate processes, as users measure.
 step measure 3600 crossway measure quick --trials 1 --out /root/out
 guest 60 sh -c 'cat /root/out/*/results.jsonl' > "$results/records.jsonl"
-judge measure "$results/records.jsonl" "${works[@]}"
+mapfile -t carrying < <(mechanisms carrying "$results/list.txt")
+judge measure "$results/records.jsonl" "${carrying[@]}"
 guest 60 sh -c 'test -s /root/out/*-*/report.html' || fail "measure left no report"
 
 # A tipcd on each side, with a link between the two processors, and every mechanism between hosts, in both directions.
