@@ -239,7 +239,8 @@ END
 }
 
 # The mechanisms, but not programs to compare them with, of a list: all of them, those that work there, those of them that
-# carry the plan's messages, of 64 bytes and more, or that reach another host. The kernel's TIPC gets no bearer here.
+# carry the plan's messages, of 64 bytes and more, or that reach another host. The kernel's TIPC, which linx-tipc prefers to a
+# tipcd, gets no bearer here.
 mechanisms() { # all|ready|carrying|between list.json
   python3 - "$@" <<'END'
 import json, sys
@@ -251,7 +252,7 @@ for entry in json.load(open(file)):
         "all": True,
         "ready": works,
         "carrying": works and (caps["max_message"] is None or caps["max_message"] >= 64),
-        "between": works and caps["crosses_hosts"] and not entry["id"].startswith("tipc-kernel-"),
+        "between": works and caps["crosses_hosts"] and not entry["id"].startswith(("tipc-kernel-", "linx-tipc")),
     }
     if entry["meets"] is not None and wanted[kind]:
         print(entry["id"])
@@ -305,7 +306,7 @@ about = "Every mechanism between two kinds of processor."
 kind = "hosts"
 [group.between]
 testbed = "pair"
-mechanisms = ["network", "!tipc-kernel-*", "!smc"]
+mechanisms = ["network", "!tipc-kernel-*", "!linx-tipc", "!smc"]
 workload = ["throughput", "ping-pong"]
 size_bytes = [64, "64 KiB"]
 trials = 1
