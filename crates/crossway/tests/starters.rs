@@ -181,7 +181,7 @@ impl Pair {
         running
     }
 
-    /// Starts a client or subscriber for so many messages.
+    /// Starts a client or subscriber that ends after `count` messages.
     fn ask(&self, count: &str) -> Running {
         Running::start(&self.client, &[&self.address, count], self.dir.path())
     }
@@ -250,8 +250,10 @@ fn a_stopped_subscriber_delays_no_other(mechanism: &str, languages: Languages) {
         subscriber.until("reconnected");
         subscriber.until("received");
     }
-    let line = pair.ask("50").until("done");
-    assert_eq!(line, "done 50, lost 0, reconnected 0\n", "{mechanism} in {languages}");
+    // How many are lost depends on the machine; one that came twice would count as almost 2^64.
+    let line = pair.ask("50").until("done 50, lost ");
+    let lost = line["done 50, lost ".len()..].split(',').next().and_then(|n| n.parse().ok());
+    assert!(lost.is_some_and(|n: u64| n < 1 << 32), "{mechanism} in {languages}: {line}");
 }
 
 fn signal(pid: u32, signal: &str) {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -747,6 +748,24 @@ static void connected(struct channel *c, const char *address)
             exit(1);
         struct timespec pause = {.tv_nsec = pause_ms * 1000000};
         nanosleep(&pause, NULL);
+    }
+}
+
+/* Serves each connection in a thread of its own; never returns. */
+static void serve_all(void *(*serve)(void *))
+{
+    for (;;) {
+        struct channel *c = malloc(sizeof *c);
+        pthread_t thread;
+        if (!c || channel_accept(c)) {
+            free(c);
+            usleep(10000); /* For example too many open files: connections that end make room. */
+        } else if (pthread_create(&thread, NULL, serve, c)) {
+            channel_close(c);
+            free(c);
+        } else {
+            pthread_detach(thread);
+        }
     }
 }
 #endif

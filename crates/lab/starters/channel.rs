@@ -207,3 +207,17 @@ pub fn connected(address: &str) -> Channel {
         pause = (pause * 2).min(Duration::from_millis(500));
     }
 }
+
+impl Listener {
+    /// Serves each connection in a thread of its own.
+    pub fn serve_all<T: Send + 'static>(&self, serve: fn(Channel) -> T) -> ! {
+        loop {
+            match self.accept() {
+                // An error is that of one peer, which closed, died or violated the protocol: only its connection ends.
+                Ok(link) => drop(std::thread::spawn(move || serve(link))),
+                // For example too many open files: connections that end make room.
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+}

@@ -1,7 +1,6 @@
 /* Sends every message to all subscribers: @SERVER_USE@ */
 #include "channel.h"
 #include <endian.h>
-#include <pthread.h>
 
 #define KEPT 1024
 #define PAUSE_MS 1
@@ -67,19 +66,7 @@ static void *serve(void *given)
 static void *accept_all(void *unused)
 {
     (void)unused;
-    for (;;) {
-        struct channel *c = malloc(sizeof *c);
-        pthread_t thread;
-        if (!c || channel_accept(c)) {
-            free(c);
-            usleep(10000); /* For example too many open files: connections that end make room. */
-        } else if (pthread_create(&thread, NULL, serve, c)) {
-            channel_close(c);
-            free(c);
-        } else {
-            pthread_detach(thread);
-        }
-    }
+    serve_all(serve);
     return NULL;
 }
 

@@ -58,15 +58,7 @@ fn main() -> std::io::Result<()> {
     };
     let listener = channel::Listener::bind(&address)?;
     eprintln!("ready");
-    std::thread::spawn(move || {
-        loop {
-            match listener.accept() {
-                Ok(link) => drop(std::thread::spawn(move || serve(link))),
-                // For example too many open files: connections that end make room.
-                Err(_) => std::thread::sleep(Duration::from_millis(10)),
-            }
-        }
-    });
+    std::thread::spawn(move || listener.serve_all(serve));
     for number in 0_u64.. {
         publish(number.to_le_bytes().to_vec()); // What is published; here a number.
         std::thread::sleep(PAUSE);

@@ -1,6 +1,5 @@
 /* Answers each message with the same bytes: @SERVER_USE@ */
 #include "channel.h"
-#include <pthread.h>
 
 static void stop(int number)
 {
@@ -50,17 +49,5 @@ int main(int argc, char **argv)
     signal(SIGTERM, stop);
     signal(SIGINT, stop);
     fprintf(stderr, "ready\n");
-    for (;;) {
-        struct channel *c = malloc(sizeof *c);
-        pthread_t thread;
-        if (!c || channel_accept(c)) {
-            free(c);
-            usleep(10000); /* For example too many open files: connections that end make room. */
-        } else if (pthread_create(&thread, NULL, serve, c)) {
-            channel_close(c);
-            free(c);
-        } else {
-            pthread_detach(thread);
-        }
-    }
+    serve_all(serve);
 }

@@ -34,12 +34,5 @@ fn main() -> std::io::Result<()> {
     };
     let listener = channel::Listener::bind(&address)?;
     eprintln!("ready");
-    loop {
-        match listener.accept() {
-            // An error is that of one client, which closed, died or violated the protocol: only its connection ends.
-            Ok(link) => drop(std::thread::spawn(move || serve(link))),
-            // For example too many open files: connections that end make room.
-            Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
-        }
-    }
+    listener.serve_all(serve)
 }
