@@ -24,9 +24,10 @@ export CARGO_INCREMENTAL=0
 remap="--remap-path-prefix=$PWD=/crossway --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
 remap+=" --remap-path-prefix=$(rustc --print sysroot)=/rust"
 
-# The toolchain's own linker folds functions of equal code, and packs the relocations of a static program.
+# The toolchain's own linker, if it has one, folds functions of equal code and packs the relocations of a static program.
 lld=$(rustc --print sysroot)/lib/rustlib/$host/bin/gcc-ld
-small="-C link-arg=-B$lld -C link-arg=-fuse-ld=lld -C link-arg=-Wl,--icf=safe -C link-arg=-Wl,--pack-dyn-relocs=relr"
+small=
+[ ! -d "$lld" ] || small="-C link-arg=-B$lld -C link-arg=-fuse-ld=lld -C link-arg=-Wl,--icf=safe -C link-arg=-Wl,--pack-dyn-relocs=relr"
 
 # The linker of a target; cross compilers of Debian are named so.
 linker_of() {
