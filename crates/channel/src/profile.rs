@@ -61,7 +61,7 @@ impl Profile {
     /// The file cannot be read, or is not a profile.
     pub fn read(path: &Path) -> Result<Profile, BadProfile> {
         let bad = |why: String| BadProfile { path: path.to_owned(), why };
-        let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+        let text = crossway_sys::text_file::read(path).map_err(|error| bad(error.to_string()))?;
         let read: Profile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
         for (transport, cost) in &read.costs {
             let figures = [cost.message_ns, cost.byte_ns, cost.wake_ns];

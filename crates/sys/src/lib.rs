@@ -64,6 +64,7 @@ pub mod start;
 pub mod supervision;
 pub mod sysv;
 pub mod sysv_queue;
+pub mod text_file;
 pub mod timerfd;
 pub mod tipc;
 pub mod tipc_option;

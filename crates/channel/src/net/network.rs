@@ -49,7 +49,7 @@ pub struct BadNetwork {
 }
 
 fn read(what: &'static str, path: &Path) -> Result<String, BadNetwork> {
-    std::fs::read_to_string(path).map_err(|error| BadNetwork {
+    crossway_sys::text_file::read(path).map_err(|error| BadNetwork {
         what,
         place: path.to_owned(),
         why: format!("{error}; specify a file that this user can read"),

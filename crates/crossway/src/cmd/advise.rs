@@ -4,7 +4,6 @@ mod asked;
 mod observed;
 mod show;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -29,7 +28,7 @@ use crossway_mech::Probe;
 use crossway_records::records_io::RESULTS;
 use crossway_records::runs::{self, FindError};
 use crossway_report::units::count;
-use crossway_sys::lease;
+use crossway_sys::{lease, text_file};
 use serde::Serialize;
 use toml::Table;
 
@@ -95,8 +94,6 @@ pub(crate) struct Advise {
 
 /// Time limit for measuring unless `--time` is given.
 const USUAL_TIME: Duration = Duration::from_secs(120);
-/// The longest question that is read, bytes.
-const LONGEST_QUESTION: u64 = 1 << 20;
 
 /// Parses a number with a unit of time, such as `60s`, `5min` or `500ms`, and returns the seconds.
 fn seconds(text: &str) -> Result<f64, String> {
@@ -301,13 +298,7 @@ impl Advise {
         if let Some((_, text)) = READY.iter().find(|(name, _)| *name == given) {
             return Ok((*text).to_owned());
         }
-        let read = || {
-            let mut text = String::new();
-            // A device has no end.
-            std::fs::File::open(given)?.take(LONGEST_QUESTION).read_to_string(&mut text)?;
-            std::io::Result::Ok(text)
-        };
-        read().with_context(|| {
+        text_file::read(given).with_context(|| {
             let names: Vec<_> = READY.iter().map(|(name, _)| *name).collect();
             format!(
                 "'{given}' is neither a ready-made question ({}) nor a file that can be read",

@@ -12,7 +12,7 @@ use crossway_records::compare::{
     change_range, compare, parse_percent,
 };
 use crossway_records::record::{Rates, Record};
-use crossway_records::records_io::{ENVIRONMENT, Loaded, read_beside, read_records};
+use crossway_records::records_io::{ENVIRONMENT, read_beside, read_records};
 use crossway_report::units::{Quantity, count};
 use serde::Serialize;
 
@@ -166,18 +166,11 @@ impl Run for Compare {
         if let (Some(path), Some(loaded)) = (&b_path, &second) {
             warnings.extend(disturbances("B", path, &loaded.records)?);
         }
-        let nothing =
-            |loaded: &Loaded| loaded.records.is_empty() && !self.filters.filters.is_empty();
-        if nothing(&first) {
-            return Err(self.filters.nothing_left(&self.a));
-        }
-        if let (Some(path), Some(loaded)) = (&b_path, &second)
-            && nothing(loaded)
-        {
-            return Err(self.filters.nothing_left(path));
-        }
         let of_b = b_path.as_ref().zip(second.as_ref());
         for (path, loaded) in [(&self.a, &first)].into_iter().chain(of_b) {
+            if loaded.records.is_empty() && !self.filters.filters.is_empty() {
+                return Err(self.filters.nothing_left(path));
+            }
             let path = path.display();
             ensure!(
                 !loaded.records.is_empty(),

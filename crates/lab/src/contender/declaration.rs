@@ -108,7 +108,7 @@ fn other() -> String {
 pub(super) fn read(file: &Path, cache: &Path) -> Result<Vec<Contender>, DeclarationError> {
     let unreadable =
         |cause| DeclarationError::Unreadable { file: file.display().to_string(), cause };
-    let text = std::fs::read_to_string(file).map_err(unreadable)?;
+    let text = crossway_sys::text_file::read(file).map_err(unreadable)?;
     let file = std::fs::canonicalize(file).map_err(unreadable)?;
     parse(&text, &file, cache)
 }

@@ -230,7 +230,7 @@ impl Plan {
         if !path.exists() && path.components().count() == 1 && path.extension().is_none() {
             return Err(PlanError::Unknown { name: name_or_path.to_owned() });
         }
-        let text = std::fs::read_to_string(path)
+        let text = crossway_sys::text_file::read(path)
             .map_err(|cause| PlanError::Unreadable { path: path.to_owned(), cause })?;
         let mut name = path.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy());
         // Another plan in a file with the name of a preset is not the preset.
