@@ -23,11 +23,6 @@ use crate::receiver::{Receiver, RxState};
 use crate::sender::{Sender, TxState};
 use crate::transport::{Halves, Shape, Transport};
 
-/// Returns the kernel's boot id, which changes with every boot.
-pub(crate) fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
-}
-
 /// The parts from which an end of a channel is built.
 pub(crate) struct Ends {
     pub(crate) name: String,

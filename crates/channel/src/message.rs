@@ -8,11 +8,11 @@ use crossway_mech::Offer;
 use crossway_sys::{Errno, OsError, fdpass, random};
 use serde::{Deserialize, Serialize};
 
-use crate::channel::boot_id;
 use crate::event::Reason;
 use crate::protocol::Signal;
 use crate::status::Status;
 use crate::transport::{Shape, Transport};
+use crossway_sys::kernel::boot_id;
 
 /// The version of the control protocol. Peers with different versions refuse each other with an error that says so.
 pub(crate) const VERSION: u32 = 4;

@@ -10,7 +10,7 @@ use crossway_mech::Deadline;
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::{OsError, socket};
 
-use crate::channel::{Channel, Ends, boot_id};
+use crate::channel::{Channel, Ends};
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::hand_over;
@@ -26,6 +26,7 @@ use crate::policy::Policy;
 use crate::protocol::{Marks, Role, Switch};
 use crate::reactor::{self, Source};
 use crate::transport::Shape;
+use crossway_sys::kernel::boot_id;
 
 /// Time between the first two searches for a listener that does not exist yet. It doubles each time, up to
 /// [`LAST_LOOK`].

@@ -1,8 +1,13 @@
-//! The version of the running kernel.
+//! The version of the running kernel, and which boot of it this is.
 
 /// The kernel's release, e.g. `6.1.0-18-amd64`.
 pub fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// The boot id: the same for everybody on this kernel, and another one after each boot. Empty without /proc.
+pub fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// Whether the kernel's version is at least `major.minor`; `false` if its release has no such numbers.

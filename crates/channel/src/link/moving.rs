@@ -23,7 +23,6 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::{Abroad, Link, Moving, State};
-use crate::channel::boot_id;
 use crate::event::{EventKind, Reason};
 use crate::fault;
 use crate::message::{Message, Outbox, Rejoin, Welcome};
@@ -32,6 +31,7 @@ use crate::net::{Reader, Writer, write_now};
 use crate::page::Page;
 use crate::protocol::Role;
 use crate::transport::Transport;
+use crossway_sys::kernel::boot_id;
 use crossway_sys::socket;
 
 /// The minimum time for which the ends look for each other.

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use crossway_sys::socket;
 
 use super::Core;
-use crate::channel::{Channel, Ends, boot_id};
+use crate::channel::{Channel, Ends};
 use crate::link::{Abroad, Link, Moving};
 use crate::message::{Hello, Message, Outbox, VERSION, Welcome};
 use crate::net::wire::Wire;
@@ -15,6 +15,7 @@ use crate::net::{Reader, Stream, Writer, write_now};
 use crate::page::Page;
 use crate::protocol::{Marks, Role, Switch};
 use crate::transport::{Halves, Shape, Transport};
+use crossway_sys::kernel::boot_id;
 
 /// Number of channels that may wait to be accepted; further connectors are refused.
 const WAITING: usize = 256;

@@ -13,10 +13,10 @@ use crossway_sys::{OsError, socket};
 use super::connect::{Asked, ask};
 use super::resume::{Found, resume_wire_at, routes_of};
 use super::wire::Wire;
-use crate::channel::boot_id;
 use crate::event::EventKind;
 use crate::link::{Abroad, Link};
 use crate::message::{self, Message, Outbox, Packet, Welcome};
+use crossway_sys::kernel::boot_id;
 
 /// How long to wait for the answer of a listener on this host. A listener that does not answer is asked again later.
 const ANSWER: Duration = Duration::from_secs(1);

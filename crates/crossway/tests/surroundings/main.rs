@@ -282,6 +282,31 @@ fn a_folder_may_have_any_name() {
     }
 }
 
+/// As in two containers, or a guest, that share a folder for temporary files.
+#[test]
+fn a_run_in_another_pid_namespace_takes_nothing_from_this_one() {
+    let apart = ["unshare", "--pid", "--fork", "--mount-proc"];
+    if !works(&[&apart[..], &["true"]].concat(), "run as root with util-linux") {
+        return;
+    }
+    let place =
+        Place::new(&PLAN.replace("messages = 200", "measure_ms = 300").replace("= 1\n", "= 9\n"));
+    let here = place.start();
+    place.await_records(1);
+    let own = place.command(&["measure", "plan.toml", "--out", "other", "--trials", "1"]);
+    let mut there = Command::new(apart[0]);
+    there.args(&apart[1..]).arg(own.get_program()).args(own.get_args());
+    there.current_dir(place.dir.path());
+    there.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = there.output().unwrap();
+    assert!(ran.status.success(), "{}", text(&ran));
+    let runs = fs::read_dir(place.dir.path().join("rt/crossway")).unwrap().count();
+    assert_eq!(runs, 1, "the folder of the run that goes on");
+    assert!(here.wait_with_output().unwrap().status.success());
+    assert!(place.records().iter().all(|record| record.status != Status::Failed));
+    assert_eq!(place.leftovers(), Vec::<String>::new());
+}
+
 #[test]
 fn as_the_first_process_of_a_namespace_or_on_one_cpu() {
     let place = Place::new(PLAN);

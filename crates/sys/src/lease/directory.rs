@@ -1,13 +1,13 @@
 //! The place where leases are stored: one directory per run below `$XDG_RUNTIME_DIR/crossway` or `/tmp/crossway-UID`.
 //! The directory is named after its owner's pid and start time, so that a dead owner is recognised even if its pid was
-//! reused.
+//! reused; and after the PID namespace, because a container or a guest may share the folder, where the pid is nobody's.
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::Resource;
-use crate::{OsError, proc, trust};
+use crate::{OsError, kernel, proc, trust};
 
 /// Maximum length in bytes of the root directory's path: a socket address has room for 108 bytes, and the names of the
 /// run and the object need about 50 of them.
@@ -19,7 +19,15 @@ pub(super) fn own_path() -> Result<PathBuf, OsError> {
     let pid = std::process::id();
     let started = proc::started_ticks(pid)
         .ok_or_else(|| OsError::new("read start time", "/proc/self/stat", no_proc()))?;
-    Ok(root.join(format!("{pid}-{started}")))
+    Ok(root.join(format!("{pid}-{started}-{:08x}", pid_namespace())))
+}
+
+/// This process's PID namespace: a number that those of other boots and of other kernels, such as guests, hardly have, too.
+fn pid_namespace() -> u32 {
+    let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino());
+    let boot = kernel::boot_id();
+    let boot = boot.get(..8).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    boot.unwrap_or(0) ^ namespace as u32
 }
 
 pub(super) fn make_own() -> Result<PathBuf, OsError> {
@@ -58,6 +66,7 @@ fn entries(is_wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, OsError> {
     Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|p| is_wanted(p)).collect())
 }
 
+/// The directories whose owners were processes of this PID namespace and are dead. Of other owners nothing is known here.
 pub(super) fn dead_runs() -> Result<Vec<PathBuf>, OsError> {
     entries(|dir| {
         owner(dir).is_some_and(|(pid, started)| proc::started_ticks(pid) != Some(started))
@@ -69,10 +78,13 @@ pub(super) fn shared_files() -> Result<Vec<PathBuf>, OsError> {
     entries(|path| path.extension().is_some_and(|extension| extension == "table"))
 }
 
-/// The pid and start time (in clock ticks) of the process that owns a directory, from its name.
+/// The pid and start time (in clock ticks) of the process that owns a directory, from its name; `None` for a process of
+/// another PID namespace.
 pub(super) fn owner(dir: &Path) -> Option<(u32, u64)> {
-    let (pid, started) = dir.file_name()?.to_str()?.split_once('-')?;
-    Some((pid.parse().ok()?, started.parse().ok()?))
+    let mut parts = dir.file_name()?.to_str()?.split('-');
+    let (pid, started, namespace) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_ours = u32::from_str_radix(namespace, 16) == Ok(pid_namespace());
+    (is_ours && parts.next().is_none()).then_some((pid.parse().ok()?, started.parse().ok()?))
 }
 
 /// Kills the run's processes, then removes its objects, then its directory. The order matters, because a living role
