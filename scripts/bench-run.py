@@ -4,6 +4,8 @@ connection per request, and over its own UNIX socket.
 
     bench-run.py [--rounds N] [--requests N] [--with COMMAND]
 
+COMMAND is `crossway run` without `--`.
+
 Prints a table of medians, and of the median ratio to plain TCP within a round with its range. CPU time is that of both programs.
 """
 
@@ -60,21 +62,27 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--requests", type=int, default=40_000)
-    parser.add_argument("--with", dest="prefix", default=f"{root}/target/release/crossway run --")
+    parser.add_argument("--with", dest="prefix", default=f"{root}/target/release/crossway run")
     args = parser.parse_args()
     for program in ("redis-server", "redis-benchmark"):
         if not shutil.which(program):
             sys.exit(f"{program} is missing: install redis-server and redis-tools (scripts/setup.sh bench)")
     moved = shlex.split(args.prefix)
     with tempfile.TemporaryDirectory() as folder:
+        sleeping, busy = [*moved, "--cpu-budget", "0", "--"], [*moved, "--cpu-budget", "100%", "--"]
+        moved = [*moved, "--"]
         plain_server, moved_server = Redis(folder, "plain", []), Redis(folder, "moved", moved)
+        sleeping_server, busy_server = Redis(folder, "sleeping", sleeping), Redis(folder, "busy", busy)
+        servers = [plain_server, moved_server, sleeping_server, busy_server]
         # The way, the server, the client's prefix, and whether it uses the UNIX socket.
         ways = [
             ("TCP", plain_server, [], False),
-            ("`crossway run` on both", moved_server, moved, False),
+            ("`crossway run`", moved_server, moved, False),
+            ("`crossway run --cpu-budget 100%`", busy_server, busy, False),
+            ("`crossway run --cpu-budget 0`", sleeping_server, sleeping, False),
             ("Redis' own UNIX socket", plain_server, [], True),
-            ("`crossway run`, client only", plain_server, moved, False),
-            ("`crossway run`, server only", moved_server, [], False),
+            ("the same, `crossway run`", moved_server, moved, True),
+            ("TCP, `crossway run` for the client only", plain_server, moved, False),
         ]
         kinds = [
             ("one client, 64 B GET", ["-c", "1"], 1),
@@ -90,7 +98,7 @@ def main():
                         got = server.load(prefix, int(args.requests * factor), more, unix)
                         results.setdefault((kind, way), []).append(got)
         finally:
-            for server in (plain_server, moved_server):
+            for server in servers:
                 server.process.terminate()
                 server.process.wait()
     print("| Redis | carried by | requests/s | time per request, against TCP | CPU per request, against TCP |\n|---|---|---:|---:|---:|")

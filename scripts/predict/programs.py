@@ -36,6 +36,8 @@ class Program:
     needs = ()
     # Whether the load is an end of the channel that changes.
     records_load = True
+    # What precedes the commands of the servers and of the load: who they run as, and by what.
+    user, prefix = (), ()
 
     def __init__(self, folder):
         self.folder, self.port, self.path = Path(folder), free_port(), f"{folder}/socket"
@@ -51,7 +53,7 @@ class Program:
 
     def run(self, *argv, **more):
         process = subprocess.Popen(
-            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **more
+            [*self.user, *self.prefix, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **more
         )
         self.processes.append(process)
         return process
@@ -137,7 +139,7 @@ class Postgres(Program):
         if not data.exists():
             shutil.chown(self.folder, "postgres")
             subprocess.run([*self.user, "initdb", "-A", "trust", "-N", "-D", str(data)], check=True, capture_output=True)
-        self.run(*self.user, "postgres", "-D", str(data), "-p", str(self.port), "-k", str(self.folder), "-h", "127.0.0.1")
+        self.run("postgres", "-D", str(data), "-p", str(self.port), "-k", str(self.folder), "-h", "127.0.0.1")
         self.wait_for(way)
         where = ["-h", str(self.folder), "-p", str(self.port), "-U", "postgres"]
         for _ in range(100):

@@ -50,6 +50,31 @@ fn a_shell_that_evaluates_what_is_printed_runs_its_programs_so() {
     }
 }
 
+#[test]
+fn what_the_user_wants_of_the_waits_reaches_the_library() {
+    let wishes = ["--cpu-budget", "12.5", "--only", "unix,tcp"];
+    let said = |more: &[&str]| text(crossway(&[&wishes[..], more].concat()).output().unwrap());
+    let script = "echo $CROSSWAY_RUN_CPU_BUDGET $CROSSWAY_RUN_ONLY";
+    assert_eq!(said(&["--", "sh", "-c", script]), "12.5% tcp,unix\n");
+    assert!(
+        said(&["--shell"])
+            .ends_with("export CROSSWAY_RUN_ONLY=tcp,unix\nexport CROSSWAY_RUN_CPU_BUDGET=12.5%\n")
+    );
+    assert!(
+        said(&["--shell=docker"])
+            .ends_with(" --env=CROSSWAY_RUN_ONLY=tcp,unix --env=CROSSWAY_RUN_CPU_BUDGET=12.5%\n")
+    );
+    for (wrong, why) in [
+        (&["--cpu-budget", "101%"][..], "write a percentage of one CPU"),
+        (&["--only", "tcp,udp"], "'udp' is not a family"),
+        (&["--only", "unix", "--cpu-budget", "0"], "nothing remains to be done"),
+    ] {
+        let refused = crossway(&[wrong, &["--", "true"]].concat()).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{wrong:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(why), "{refused:?}");
+    }
+}
+
 /// A program from tests/data/run, or `None` without its compiler.
 fn build(name: &str, dir: &Path) -> Option<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/run");

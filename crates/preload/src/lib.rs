@@ -7,10 +7,13 @@
 //! The TCP connection stays open at a number that the program does not know, the *aside*, and answers what only it can: names,
 //! options, states.
 //!
+//! With a CPU budget, calls that wait for a connection look at it for a moment before they sleep (`spin`).
+//!
 //! If anything is missing, the connection stays as it is. Nothing is ever written into the program's TCP connection.
 
 mod ffi;
 mod moving;
 mod process;
+mod spin;
 mod table;
 mod watch;

@@ -14,7 +14,7 @@ use crossway_sys::socket::{self, twin};
 use crossway_sys::{Errno, proc};
 
 use crate::table::{self, ACCEPTED, COPIED, Entry, Kind, SHAPED, SPECIAL, UNKNOWN_WATCH, WATCHED};
-use crate::{ffi, process, watch};
+use crate::{ffi, process, spin, watch};
 
 /// Reads the environment before the program can change it.
 pub(crate) fn prepare() {
@@ -336,7 +336,12 @@ pub(crate) fn adopt(fd: c_int) {
     if table::get(fd).kind() == Kind::Moved || !proc::is_unix_socket(socket) {
         return;
     }
-    let Some((connection, flags)) = connection_of(socket) else { return };
+    let Some((connection, flags)) = connection_of(socket) else {
+        if spin::includes_unix() {
+            table::put(fd, Entry::new(Kind::Unix, 0, 0, 0));
+        }
+        return;
+    };
     // The TCP connection may have come along.
     let (own, peer) = connection.seen_from(flags & ACCEPTED != 0);
     let ends = (twin::plain(own), twin::plain(peer));

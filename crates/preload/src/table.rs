@@ -28,6 +28,10 @@ pub(crate) enum Kind {
     Aside = 5,
     /// A socket that listens, but is none of ours.
     OtherListener = 6,
+    /// A UNIX socket of the program's own, which may be awaited actively.
+    Unix = 7,
+    /// An epoll instance with which connections are registered that may be awaited actively.
+    Epoll = 8,
 }
 
 /// There is another copy of the descriptor in this process.
@@ -69,6 +73,8 @@ impl Entry {
             4 => Kind::Listener,
             5 => Kind::Aside,
             6 => Kind::OtherListener,
+            7 => Kind::Unix,
+            8 => Kind::Epoll,
             _ => Kind::Other,
         }
     }
@@ -178,8 +184,13 @@ pub(crate) fn of_kind(
     first: c_int,
     last: c_int,
 ) -> impl Iterator<Item = (c_int, Entry)> {
+    known(first, last).filter(move |(_, entry)| entry.kind() == kind)
+}
+
+/// The descriptors from `first` to `last`, both included, that have an entry.
+pub(crate) fn known(first: c_int, last: c_int) -> impl Iterator<Item = (c_int, Entry)> {
     let last = last.min(HIGHEST.load(Ordering::Relaxed));
-    (first.max(0)..=last).map(|fd| (fd, get(fd))).filter(move |(_, entry)| entry.kind() == kind)
+    (first.max(0)..=last).map(|fd| (fd, get(fd))).filter(|(_, entry)| *entry != Entry::OTHER)
 }
 
 #[cfg(test)]

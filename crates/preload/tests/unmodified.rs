@@ -6,6 +6,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard};
 
 const PYTHON: &str = "/usr/bin/python3";
+/// The variable of `crossway run --cpu-budget`.
+const BUDGET: &str = "CROSSWAY_RUN_CPU_BUDGET";
+/// What precedes the explanation of a whole program.
+const ENDS: &str = " ends: ";
 
 /// Builds the library, because Cargo does not do so for the tests of its package.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -73,7 +77,15 @@ impl Site {
     fn explained(&self, moved: bool) -> Vec<String> {
         let lines = fs::read_to_string(self.at("explained")).unwrap_or_default();
         let is_moved = |line: &&str| line.contains("a UNIX stream pair") == moved;
-        lines.lines().filter(is_moved).map(str::to_owned).collect()
+        let connections = lines.lines().filter(|line| !line.contains(ENDS));
+        connections.filter(is_moved).map(str::to_owned).collect()
+    }
+
+    /// How many waits ended before the program slept, over all programs, as they say at their end.
+    fn spared(&self) -> u64 {
+        let lines = fs::read_to_string(self.at("explained")).unwrap_or_default();
+        let ends = lines.lines().filter_map(|line| line.split_once(ENDS));
+        ends.map(|(_, said)| said.split(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     }
 }
 
@@ -110,12 +122,55 @@ fn programs_observe_the_same_with_and_without_the_library() {
 
 #[test]
 fn every_byte_of_a_killed_sender_arrives() {
+    for budget in ["0", "100%"] {
+        let Some(site) = Site::new() else { return };
+        let mut command = site.python("reliability.py", &["kills", "60"], true);
+        // The accepting program waits for one that is killed while it connects.
+        command.env("CROSSWAY_RUN_PATIENCE_MS", "200");
+        command.env(BUDGET, budget);
+        assert_eq!(text(command.output().unwrap()), "60 kills True\n");
+        assert!(!site.explained(true).is_empty(), "{:?}", site.explained(false));
+    }
+}
+
+#[test]
+fn waits_within_a_cpu_budget_end_as_they_do_without() {
+    for family in ["tcp", "unix", "socketpair"] {
+        let Some(site) = Site::new() else { return };
+        let arguments = [family, "300"];
+        let plain = text(site.python("waiting.py", &arguments, false).output().unwrap());
+        assert_eq!(plain.lines().count(), 14 + 7 + 3 + 4, "{plain}");
+        assert!(plain.lines().take(14).all(|line| line.ends_with("300 answers, 0 wrong")));
+        let mut awaited = site.python("waiting.py", &arguments, true);
+        awaited.env(BUDGET, "100%");
+        assert_eq!(text(awaited.output().unwrap()), plain, "{family}");
+        let most = site.spared();
+        assert!(most > 0, "{family}: nothing was awaited actively");
+        // Without a budget, or for other families, every wait sleeps.
+        let mut other = site.python("waiting.py", &arguments, true);
+        other
+            .env(BUDGET, "100%")
+            .env("CROSSWAY_RUN_ONLY", if family == "tcp" { "unix" } else { "tcp" });
+        assert_eq!(text(other.output().unwrap()), plain, "{family}");
+        assert_eq!(site.spared(), most, "{family}");
+        let mut sleeping = site.python("waiting.py", &arguments, true);
+        assert_eq!(text(sleeping.env(BUDGET, "0").output().unwrap()), plain, "{family}");
+        assert_eq!(site.spared(), most, "{family}");
+    }
+}
+
+#[test]
+fn programs_that_look_before_they_sleep_observe_the_same() {
     let Some(site) = Site::new() else { return };
-    let mut command = site.python("reliability.py", &["kills", "60"], true);
-    // The accepting program waits for one that is killed while it connects.
-    command.env("CROSSWAY_RUN_PATIENCE_MS", "200");
-    assert_eq!(text(command.output().unwrap()), "60 kills True\n");
-    assert!(!site.explained(true).is_empty(), "{:?}", site.explained(false));
+    let within = |budget| {
+        let mut command = site.python("scenarios.py", &[], true);
+        text(command.env(BUDGET, budget).output().unwrap())
+    };
+    let (plain, awaited) = (within("0"), within("100%"));
+    for (one, other) in plain.lines().zip(awaited.lines()) {
+        assert_eq!(one, other);
+    }
+    assert_eq!(plain.lines().count(), awaited.lines().count());
 }
 
 #[test]

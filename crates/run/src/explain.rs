@@ -52,16 +52,26 @@ pub fn say(
     accepting: SocketAddr,
     what: &dyn Display,
 ) {
+    let from = || connecting.map_or_else(|| "?".to_owned(), |from| from.to_string());
+    write(program, || format!("{end} {} -> {accepting}: {what}", from()));
+}
+
+/// Writes one line about the whole program.
+pub fn sum_up(program: impl FnOnce() -> Program, what: &dyn Display) {
+    write(program, || format!("ends: {what}"));
+}
+
+fn write(program: impl FnOnce() -> Program, what: impl FnOnce() -> String) {
     let Some(place) = place() else { return };
     let seconds = crossway_sys::clock::unix_ms() / 1000 % 86_400;
     let Program { name, pid } = program();
-    let from = connecting.map_or_else(|| "?".to_owned(), |from| from.to_string());
     // One write, so that lines of several programs do not mix.
     let line = format!(
-        "crossway run: {:02}:{:02}:{:02} UTC {name}[{pid}] {end} {from} -> {accepting}: {what}\n",
+        "crossway run: {:02}:{:02}:{:02} UTC {name}[{pid}] {}\n",
         seconds / 3600,
         seconds / 60 % 60,
         seconds % 60,
+        what(),
     );
     let _ = if place == "-" {
         std::io::stderr().write_all(line.as_bytes())

@@ -9,3 +9,4 @@ pub mod name;
 pub mod reason;
 pub mod rendezvous;
 pub mod supervisor;
+pub mod wishes;

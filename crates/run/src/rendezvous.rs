@@ -22,6 +22,8 @@ use crossway_sys::lease::private_folder;
 use crossway_sys::proc;
 use crossway_sys::words::{SharedWords, remove_unused};
 
+use crate::wishes::{self, Family};
+
 /// Connections that can be decided at once, and listeners that can be noted.
 const SLOTS: usize = 256;
 const LISTENERS: usize = 256;
@@ -110,13 +112,17 @@ pub struct Table {
 
 static TABLE: OnceLock<Option<Table>> = OnceLock::new();
 
-/// The table of this user; `None` if it cannot be used. Before more than a look at it, ask [`Table::is_of_this_user`].
+/// The table of this user; `None` if it cannot be used, or TCP connections are not to be moved. Before more than a look at it,
+/// ask [`Table::is_of_this_user`].
 #[inline]
 pub fn table() -> Option<&'static Table> {
     TABLE.get_or_init(open).as_ref()
 }
 
 fn open() -> Option<Table> {
+    if !wishes::wants(Family::Tcp) {
+        return None;
+    }
     let path = private_folder().ok()?.join(FILE);
     let user = proc::effective_user();
     let words = SharedWords::in_file(&path, WORDS).ok()?;

@@ -18,6 +18,7 @@ pub mod error;
 pub mod eventfd;
 pub mod fallback;
 pub mod family;
+pub mod fd_sets;
 pub mod fdpass;
 pub mod file_caps;
 pub mod fork_mark;

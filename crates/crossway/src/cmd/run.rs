@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use crossway_run::explain::VARIABLE as EXPLAIN_VARIABLE;
+use crossway_run::wishes::{self, Budget, Family};
 use crossway_sys::start;
 use crossway_tipc_client::unmodified::{self, CannotRun};
 
@@ -28,12 +29,24 @@ const IN_CONTAINER: &str = "/opt/crossway/libcrossway_preload.so";
 /// go through the kernel's own UNIX sockets. The program replaces this process, and the programs that it starts inherit the
 /// library. For programs into which no library can be loaded (statically linked, Go, musl), this process stays, and a filter
 /// in the kernel passes their calls that set up connections to it. Programs that gain privileges cannot be run so.
+///
+/// Waking a program that sleeps takes longer than most answers. So calls that wait for a connection look at it for up to
+/// 200 us before they sleep, as long as answers come that soon, and within a share of CPU time (--cpu-budget).
+///
 /// docs/RUN.md says what differs from TCP.
 #[derive(clap::Args)]
 pub(crate) struct RunUnmodified {
     /// Say for each connection what carries it and why, in FILE or on standard error
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     explain: Option<PathBuf>,
+    /// CPU time that each process may spend on looking at its connections before it sleeps, in percent of one CPU; 0 for none
+    /// [default: 20%]
+    #[arg(long, value_name = "PERCENT")]
+    cpu_budget: Option<Budget>,
+    /// Only connections of these families: `tcp` (moved, and looked at before the program sleeps), `unix` (only looked at)
+    /// [default: tcp,unix]
+    #[arg(long, value_name = "FAMILIES", value_delimiter = ',')]
+    only: Vec<Family>,
     /// Path of libcrossway_preload.so [default: in the directory of crossway, in ../lib, or contained]
     #[arg(long, value_name = "PATH")]
     library: Option<PathBuf>,
@@ -62,14 +75,15 @@ enum Form {
 }
 
 impl Run for RunUnmodified {
-    fn run(self, _ui: &Ui) -> anyhow::Result<ExitCode> {
+    fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let explain = self.explain.as_deref().map(place_of_explanations);
+        let wishes = self.wishes()?;
         if self.supervise {
             return supervise::go_on(explain);
         }
         if let Some(form) = self.shell {
             let library = libraries::find(LIBRARY, self.library.as_deref())?;
-            print!("{}", form.text(&library, explain.as_deref())?);
+            print!("{}", form.text(&library, explain.as_deref(), &wishes)?);
             return Ok(ExitCode::SUCCESS);
         }
         let Some((program, arguments)) = self.program.split_first() else {
@@ -77,6 +91,12 @@ impl Run for RunUnmodified {
         };
         match unmodified::loads_libraries(program) {
             Err(CannotRun::Static { .. } | CannotRun::Go { .. } | CannotRun::Musl { .. }) => {
+                if self.cpu_budget.is_some() || !self.only.is_empty() {
+                    ui.tell(&format!(
+                        "no library can be loaded into {}: --cpu-budget and --only have no effect on it",
+                        program.display()
+                    ));
+                }
                 return supervise::run(program, arguments, explain);
             }
             outcome => outcome?,
@@ -86,8 +106,29 @@ impl Run for RunUnmodified {
         if let Some(place) = explain {
             command.env(EXPLAIN_VARIABLE, place);
         }
+        command.envs(wishes);
         start::pass_on(&mut command);
         Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
+    }
+}
+
+impl RunUnmodified {
+    /// The variables that tell the library what the user wants.
+    fn wishes(&self) -> anyhow::Result<Vec<(&'static str, String)>> {
+        let mut wishes = Vec::new();
+        if !self.only.is_empty() {
+            let wanted = Family::ALL.iter().filter(|(family, _)| self.only.contains(family));
+            let names: Vec<_> = wanted.map(|(_, name)| *name).collect();
+            if self.cpu_budget == Some(Budget::NONE) && names == ["unix"] {
+                bail!(
+                    "with --only unix and --cpu-budget 0 nothing remains to be done: UNIX sockets are not moved, \
+                     only awaited within the budget"
+                );
+            }
+            wishes.push((wishes::ONLY_VARIABLE, names.join(",")));
+        }
+        wishes.extend(self.cpu_budget.map(|budget| (wishes::BUDGET_VARIABLE, budget.to_string())));
+        Ok(wishes)
     }
 }
 
@@ -102,7 +143,12 @@ fn place_of_explanations(place: &Path) -> PathBuf {
 
 impl Form {
     /// What the user copies: it makes programs load the library, in a shell or a container.
-    fn text(self, library: &Path, explain: Option<&Path>) -> anyhow::Result<String> {
+    fn text(
+        self,
+        library: &Path,
+        explain: Option<&Path>,
+        wishes: &[(&str, String)],
+    ) -> anyhow::Result<String> {
         let quoted = |path: &Path| -> anyhow::Result<String> {
             let text = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
             Ok(shlex::try_quote(text)?.into_owned())
@@ -116,6 +162,9 @@ impl Form {
                     format!("export LD_PRELOAD={library}${{LD_PRELOAD:+:$LD_PRELOAD}}\n");
                 if let Some(place) = explain {
                     text += &format!("export {EXPLAIN_VARIABLE}={}\n", quoted(place)?);
+                }
+                for (name, value) in wishes {
+                    text += &format!("export {name}={value}\n");
                 }
                 text
             }
@@ -131,6 +180,9 @@ impl Form {
                     format!("--volume={path}:{IN_CONTAINER}:ro --env=LD_PRELOAD={IN_CONTAINER}");
                 if explain.is_some() {
                     text += &format!(" --env={EXPLAIN_VARIABLE}=-");
+                }
+                for (name, value) in wishes {
+                    text += &format!(" --env={name}={value}");
                 }
                 text + "\n"
             }

@@ -34,6 +34,8 @@ const COST_SPREAD: f64 = 0.25;
 pub struct With {
     /// The mechanism's id.
     pub mechanism: String,
+    /// Whether `crossway run` does it, with the programs as they are: its ends look before they sleep.
+    pub unmodified: bool,
     /// Time that it saves in each exchange, nanoseconds; negative if it takes longer.
     pub saved_ns: Interval,
     /// Part of the program's time that it saves: 0.2 means that what took 10 s takes 8 s. Negative if it takes longer.
@@ -64,22 +66,66 @@ pub struct Gain {
     pub remarks: Vec<String>,
 }
 
+/// How the ends of a channel wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// As the mechanism does by itself, which is asleep if it can.
+    Natural,
+    /// They look for a moment before they sleep.
+    Look,
+    /// They never sleep.
+    Spin,
+}
+
+impl Ends {
+    fn of(record: &Record) -> Self {
+        match record.inputs.wait {
+            Wait::Spin => Ends::Spin,
+            Wait::Hybrid { .. } => Ends::Look,
+            _ => Ends::Natural,
+        }
+    }
+}
+
+/// The mechanism that `crossway run` makes of one that programs use, if it does anything for it.
+fn unmodified(now: &str) -> Option<&str> {
+    match now {
+        "tcp" | "tcp-nodelay" => Some("uds-stream"),
+        "uds-stream" | "uds-dgram" | "uds-seqpacket" => Some(now),
+        _ => None,
+    }
+}
+
 impl Flow {
-    /// The plan that measures what the flow's channel costs now and with each of `others`.
+    /// The plan that measures what the flow's channel costs now and with each of `others`, and what it would cost with
+    /// `crossway run`, whose ends look for `look_us` microseconds before they sleep; `None` to leave that out.
     ///
     /// # Errors
     /// There is no such mechanism.
-    pub fn gain_plan(&self, now: &str, others: &[String]) -> Result<Plan, PlanError> {
+    pub fn gain_plan(
+        &self,
+        now: &str,
+        others: &[String],
+        look_us: Option<u64>,
+    ) -> Result<Plan, PlanError> {
         let size = median(&self.requests).unwrap_or(1).max(1);
         let mut mechanisms: Vec<Value> = vec![now.into()];
         mechanisms.extend(others.iter().filter(|other| *other != now).map(|o| o.clone().into()));
         let mut groups = Table::new();
-        let waits: &[&str] = if self.is_in_turn() { &["natural"] } else { &["natural", "spin"] };
-        for wait in waits {
+        let mut ways = vec![("natural", Value::from("natural"), mechanisms.clone())];
+        if !self.is_in_turn() {
+            ways.push(("spin", "spin".into(), mechanisms));
+        } else if let Some((look_us, id)) = look_us.zip(unmodified(now)) {
+            // Whoever does not wait for an answer gains nothing from looking for it.
+            let spin = Table::from_iter([("spin_us".to_owned(), number(look_us))]);
+            let wait = Table::from_iter([("hybrid".to_owned(), Value::Table(spin))]);
+            ways.push(("unmodified", Value::Table(wait), vec![id.into()]));
+        }
+        for (name, wait, mechanisms) in ways {
             let mut group = Table::new();
-            group.insert("mechanisms".into(), Value::Array(mechanisms.clone()));
+            group.insert("mechanisms".into(), Value::Array(mechanisms));
             group.insert("size_bytes".into(), number(size));
-            group.insert("wait".into(), (*wait).into());
+            group.insert("wait".into(), wait);
             let workload = match self.shape {
                 ReplayShape::Exchanges => "ping-pong",
                 ReplayShape::Stream | ReplayShape::Bulk => "throughput",
@@ -97,7 +143,7 @@ impl Flow {
             group.insert("trials".into(), number(TRIALS));
             group.insert("warmup_ms".into(), number(WARMUP_MS));
             group.insert("measure_ms".into(), number(MEASURE_MS));
-            groups.insert((*wait).to_owned(), Value::Table(group));
+            groups.insert(name.to_owned(), Value::Table(group));
         }
         let mut top = Table::new();
         top.insert("about".into(), format!("The channel of a recording: {}", self.words()).into());
@@ -143,13 +189,14 @@ impl Flow {
                     .to_owned(),
             );
         }
-        let mut ids: Vec<&str> = records.iter().map(|r| r.mechanism.as_str()).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let before = self.cost_of(now, records);
+        let mut ways: Vec<(&str, bool)> =
+            records.iter().map(|r| (r.mechanism.as_str(), Ends::of(r) == Ends::Look)).collect();
+        ways.sort_unstable();
+        ways.dedup();
+        let before = self.cost_of(now, false, records);
         let mut with = Vec::new();
-        for id in ids.into_iter().filter(|id| *id != now) {
-            let Some((was, is)) = before.zip(self.cost_of(id, records)) else {
+        for (id, unmodified) in ways.into_iter().filter(|way| *way != (now, false)) {
+            let Some((was, is)) = before.zip(self.cost_of(id, unmodified, records)) else {
                 remarks.push(format!("{now} and {id} could not be compared here"));
                 continue;
             };
@@ -167,12 +214,12 @@ impl Flow {
                 time.map(|ns| (saved / ns).min(0.95))
             };
             let less_time = Interval { low: of(saved_ns.low)[0], high: of(saved_ns.high)[1] };
-            let cpu = |id| cpu_ns(id, records);
-            let cpu_saved_ns = cpu(now)
-                .zip(cpu(id))
+            let cpu_saved_ns = cpu_ns(now, false, records)
+                .zip(cpu_ns(id, unmodified, records))
                 .map(|(was, is)| Interval { low: was.low - is.high, high: was.high - is.low });
             with.push(With {
                 mechanism: id.to_owned(),
+                unmodified,
                 saved_ns,
                 less_time,
                 cpu_saved_ns,
@@ -202,39 +249,40 @@ impl Flow {
         }
     }
 
-    /// The time that an exchange spends in a channel of this mechanism, as far as the program has to wait for it.
-    fn cost_of(&self, id: &str, records: &[Record]) -> Option<Interval> {
-        let in_turn = self.is_in_turn();
-        let trials = |spin: bool| {
-            records.iter().filter(move |r| {
-                r.mechanism == id && counts(r) && (r.inputs.wait == Wait::Spin) == spin
-            })
+    /// The time that an exchange spends in a channel of this mechanism, as far as the program has to wait for it. `looks`:
+    /// the ends look before they sleep.
+    fn cost_of(&self, id: &str, looks: bool, records: &[Record]) -> Option<Interval> {
+        let trials = |ends: Ends| {
+            let these = move |r: &&Record| r.mechanism == id && counts(r) && Ends::of(r) == ends;
+            records.iter().filter(these)
         };
-        let figures = |spin: bool| -> Vec<f64> {
-            trials(spin)
+        let figures = |ends: Ends| -> Vec<f64> {
+            trials(ends)
                 .filter_map(|record| match self.shape {
                     ReplayShape::Exchanges => {
                         let p50 = record.latency_ns.iter().find(|l| l.span == Span::RoundTrip)?.p50;
                         // One end works during half of a round trip in which nobody sleeps.
-                        Some(p50 as f64 / if spin { 2.0 } else { 1.0 })
+                        Some(p50 as f64 / if ends == Ends::Spin { 2.0 } else { 1.0 })
                     }
                     _ => Some(1e9 / record.throughput?.msgs_per_s),
                 })
                 .collect()
         };
-        let figures = match in_turn {
-            true if trials(false).next().is_some() => figures(false),
-            _ => figures(true),
+        let figures = match self.is_in_turn() {
+            _ if looks => figures(Ends::Look),
+            true if trials(Ends::Natural).next().is_some() => figures(Ends::Natural),
+            _ => figures(Ends::Spin),
         };
         median_interval(&figures, LEVEL)
     }
 }
 
 /// CPU time of both ends for each exchange.
-fn cpu_ns(id: &str, records: &[Record]) -> Option<Interval> {
+fn cpu_ns(id: &str, looks: bool, records: &[Record]) -> Option<Interval> {
+    let ends = if looks { Ends::Look } else { Ends::Natural };
     let figures: Vec<f64> = records
         .iter()
-        .filter(|r| r.mechanism == id && counts(r) && r.inputs.wait != Wait::Spin)
+        .filter(|r| r.mechanism == id && counts(r) && Ends::of(r) == ends)
         .filter_map(|r| r.cost.map(|cost| cost.cpu_ns_per_msg))
         .collect();
     median_interval(&figures, LEVEL)

@@ -4,6 +4,7 @@ use super::gain::NOT_WORTH;
 use super::*;
 use crate::advise::Question;
 use crate::replay::tests::{Tape, exchanges};
+use crossway_records::inputs::Wait;
 use crossway_records::record::Record;
 use crossway_records::samples;
 
@@ -75,4 +76,30 @@ fn the_gain_is_the_time_that_a_round_trip_saves_of_the_whole_exchange() {
     assert!(
         slower.with.iter().any(|w| w.mechanism == "tcp-nodelay" && w.verdict.contains("at most"))
     );
+}
+
+#[test]
+fn what_crossway_run_gains_is_measured_with_ends_that_look_before_they_sleep() {
+    let flow = flows(&exchanges(50, "tcp-local", Some(100)).recording()).remove(0);
+    let plan = flow.gain_plan("tcp-nodelay", &["pipe".to_owned()], Some(200)).unwrap();
+    let ways: Vec<_> = plan.groups.iter().map(|g| (&g.mechanisms[..], &g.waits[..])).collect();
+    let looks = Wait::Hybrid { spin_us: 200 };
+    assert!(ways.contains(&(&["uds-stream"], &[Some(looks)])), "{ways:?}");
+    assert!(ways.contains(&(&["pipe", "tcp-nodelay"], &[None])), "{ways:?}");
+
+    let mut records = round_trips("tcp-nodelay", 40_000);
+    records.extend(round_trips("uds-stream", 39_000));
+    let mut looking = round_trips("uds-stream", 5_000);
+    looking.iter_mut().for_each(|r| r.inputs.wait = looks);
+    records.extend(looking);
+    let gain = flow.gain("tcp-nodelay", &records, Some(100), None);
+    let [run, plain] = &gain.with[..] else { panic!("{gain:?}") };
+    assert!(run.unmodified && !plain.unmodified, "{gain:?}");
+    assert!(run.less_time.low > 0.33 && plain.less_time.high < 0.03, "{gain:?}");
+    // Programs on a UNIX socket already only look before they sleep.
+    let own = flow.gain("uds-stream", &records, Some(100), None);
+    assert!(own.with.iter().any(|w| w.unmodified && w.less_time.low > 0.3), "{own:?}");
+    // Nothing is known of what it does for others.
+    let plan = flow.gain_plan("pipe", &["tcp".to_owned()], Some(200)).unwrap();
+    assert!(plan.groups.iter().all(|group| group.waits == [None]), "{:?}", plan.groups);
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use crossway_sys::proc;
 use crossway_sys::real::set_errno;
 use crossway_sys::socket::twin;
 use libc::{sockaddr, socklen_t};
@@ -10,7 +11,7 @@ use super::system::{borrow, give_address, internet_address, is_unspecified};
 use super::{options, real};
 use crate::table::{self, ACCEPTED, ENDED, Entry, Kind, RESET, SHAPED, UNKNOWN_WATCH, WATCHED};
 use crate::watch::{self, Watch};
-use crate::{moving, process};
+use crate::{moving, process, spin};
 
 /// The entry of a moved descriptor, if its number still is that descriptor: a program may have closed it by a raw system call,
 /// which this library does not see.
@@ -57,9 +58,45 @@ unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, len: so
     }
     // SAFETY: as above.
     match unsafe { internet_address(address, len) } {
-        Some(to) if entry.kind() == Kind::Fresh => moving::connect(fd, to, real),
-        _ => real(),
+        Some(to) if entry.kind() == Kind::Fresh => return moving::connect(fd, to, real),
+        _ => {}
     }
+    let outcome = real();
+    if spin::includes_unix() && outcome == 0 {
+        note_unix(fd);
+    }
+    outcome
+}
+
+/// Notes a new connection that may be awaited actively, if it is one by a UNIX socket.
+fn note_unix(fd: c_int) {
+    if table::get(fd) == Entry::OTHER && borrow(fd).is_some_and(proc::is_unix_socket) {
+        table::put(fd, Entry::new(Kind::Unix, 0, 0, 0));
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn socketpair(
+    domain: c_int,
+    kind: c_int,
+    protocol: c_int,
+    pair: *mut c_int,
+) -> c_int {
+    // SAFETY: guaranteed by the caller.
+    let outcome = unsafe { real::socketpair(domain, kind, protocol, pair) };
+    if outcome == 0 && process::owns_memory() {
+        for n in 0..2 {
+            // SAFETY: the call has written both.
+            let fd = unsafe { pair.add(n).read_unaligned() };
+            if table::get(fd) != Entry::OTHER {
+                table::put(fd, Entry::OTHER);
+            }
+            if spin::includes_unix() {
+                note_unix(fd);
+            }
+        }
+    }
+    outcome
 }
 
 #[unsafe(no_mangle)]
@@ -91,6 +128,8 @@ fn accepted(listener: c_int, fd: c_int, flags: c_int) -> c_int {
     if let Some(port) = port {
         let is_shaped = table::get(listener).has(SHAPED);
         moving::accepted(fd, port, flags & libc::SOCK_NONBLOCK != 0, is_shaped);
+    } else if spin::includes_unix() && process::owns_memory() {
+        note_unix(fd);
     }
     set_errno(errno);
     fd
@@ -197,6 +236,13 @@ unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     }
 }
 
+/// Notes that a connection is registered with an epoll instance.
+pub(super) fn note_epoll(epoll: c_int) {
+    if table::get(epoll) == Entry::OTHER {
+        table::put(epoll, Entry::new(Kind::Epoll, 0, 0, 0));
+    }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn epoll_ctl(
     epoll: c_int,
@@ -206,6 +252,9 @@ unsafe extern "C-unwind" fn epoll_ctl(
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
     let outcome = unsafe { real::epoll_ctl(epoll, operation, fd, event) };
+    if spin::is_on() && outcome == 0 && spin::is_connection(fd) && process::owns_memory() {
+        note_epoll(epoll);
+    }
     if outcome == 0 && table::get(fd).kind() == Kind::Fresh && process::owns_memory() {
         let watch = || {
             // SAFETY: the call has read the structure.

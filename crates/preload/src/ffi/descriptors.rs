@@ -18,7 +18,7 @@ fn forget(fd: c_int) {
     match entry.kind() {
         Kind::Other | Kind::Aside => return,
         // At worst, a child of vfork prevents that its parent's socket is moved.
-        Kind::Fresh | Kind::OtherListener => {
+        Kind::Fresh | Kind::OtherListener | Kind::Unix | Kind::Epoll => {
             table::replace(fd, entry, Entry::OTHER);
             if entry.has(WATCHED) && owns_memory() {
                 watch::forget(fd);
@@ -132,9 +132,8 @@ const CLOSE_RANGE_CLOEXEC: c_int = 4;
 unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let number = |n: c_uint| c_int::try_from(n).unwrap_or(c_int::MAX);
     if flags & CLOSE_RANGE_CLOEXEC == 0 && first <= last {
-        let known: Vec<c_int> = [Kind::Moved, Kind::Listener, Kind::Fresh, Kind::OtherListener]
-            .into_iter()
-            .flat_map(|kind| table::of_kind(kind, number(first), number(last)))
+        let known: Vec<c_int> = table::known(number(first), number(last))
+            .filter(|(_, entry)| !matches!(entry.kind(), Kind::Aside | Kind::Connecting))
             .map(|(fd, _)| fd)
             .collect();
         known.into_iter().for_each(forget);

@@ -1,4 +1,5 @@
-//! The interface to C: the functions that programs call ([`calls`], [`options`], [`sending`], [`receiving`], [`descriptors`]),
+//! The interface to C: the functions that programs call ([`calls`], [`options`], [`sending`], [`receiving`], [`waiting`],
+//! [`descriptors`]),
 //! and the corresponding functions of the C library ([`real`]).
 #![allow(unsafe_code)]
 
@@ -9,6 +10,7 @@ mod real;
 mod receiving;
 mod sending;
 mod system;
+mod waiting;
 
 pub(crate) use system::{borrow, close_really, open_descriptors, unwatch, watch, without_signals};
 
@@ -16,6 +18,7 @@ pub(crate) use system::{borrow, close_really, open_descriptors, unwatch, watch, 
 extern "C" fn start() {
     real::find_all();
     crate::moving::prepare();
+    crate::spin::prepare();
     let _ = crate::process::owns_memory();
     for fd in open_descriptors() {
         crate::moving::adopt(fd);
@@ -28,6 +31,7 @@ extern "C" fn start() {
 /// Runs when the program exits. A child of vfork has its parent's memory, which must stay as it is.
 extern "C" fn end() {
     if crate::process::owns_memory() {
+        crate::spin::explain();
         crossway_run::rendezvous::leave();
     }
 }

@@ -2,10 +2,14 @@
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
-use libc::{FILE, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use libc::{
+    FILE, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, pollfd, sigset_t, size_t, sockaddr,
+    socklen_t, ssize_t, timespec, timeval,
+};
 
 crossway_sys::real_functions! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+    fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int;
     fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int;
     fn listen(fd: c_int, backlog: c_int) -> c_int;
     fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int;
@@ -32,6 +36,15 @@ crossway_sys::real_functions! {
     fn __read_chk(fd: c_int, bytes: *mut c_void, len: size_t, room: size_t) -> ssize_t;
     fn __recv_chk(fd: c_int, bytes: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t;
     fn __recvfrom_chk(fd: c_int, bytes: *mut c_void, len: size_t, room: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t;
+    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
+    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int;
+    fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int;
+    fn epoll_wait(epoll: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int;
+    fn epoll_pwait(epoll: c_int, events: *mut epoll_event, room: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
+    fn epoll_pwait2(epoll: c_int, events: *mut epoll_event, room: c_int, limit: *const timespec, mask: *const sigset_t) -> c_int;
+    fn select(count: c_int, readable: *mut fd_set, writable: *mut fd_set, exceptional: *mut fd_set, limit: *mut timeval) -> c_int;
+    fn pselect(count: c_int, readable: *mut fd_set, writable: *mut fd_set, exceptional: *mut fd_set, limit: *const timespec, mask: *const sigset_t) -> c_int;
     fn close(fd: c_int) -> c_int;
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     fn dup(fd: c_int) -> c_int;

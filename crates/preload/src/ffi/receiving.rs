@@ -9,8 +9,8 @@ use crossway_sys::socket::twin;
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use super::{borrow, real};
-use crate::moving;
 use crate::table::{self, Entry, RESET};
+use crate::{moving, spin};
 
 /// The result of a receive on a moved descriptor: where a stream ends, TCP may have a reset (SO_LINGER).
 #[cold]
@@ -35,6 +35,45 @@ fn received(fd: c_int, wanted: size_t, outcome: ssize_t) -> ssize_t {
     }
 }
 
+/// What the first looks of an active wait return while nothing is there.
+fn is_empty(outcome: ssize_t) -> bool {
+    outcome < 0 && errno() == libc::EAGAIN
+}
+
+/// Receives by `sleep`, which may block, and looks by `look`, which does not, for a moment before, if the descriptor is a
+/// connection that may be awaited actively.
+#[inline]
+fn awaited(
+    fd: c_int,
+    flags: c_int,
+    look: impl Fn() -> ssize_t,
+    sleep: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    // With MSG_WAITALL, a look would take a part of what is waited for.
+    const NOT_SO: c_int = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_ERRQUEUE;
+    if !spin::is_on() || flags & NOT_SO != 0 || !spin::is_connection(fd) {
+        return sleep();
+    }
+    let before = errno();
+    let first = look();
+    if !is_empty(first) {
+        if first >= 0 {
+            set_errno(before);
+        }
+        return first;
+    }
+    if borrow(fd).and_then(twin::waits_plainly) != Some(false) {
+        set_errno(libc::EAGAIN);
+        return first;
+    }
+    let outcome =
+        spin::wait(fd, None, || Some(look()).filter(|outcome| !is_empty(*outcome)), |_| sleep());
+    if outcome >= 0 {
+        set_errno(before);
+    }
+    outcome
+}
+
 macro_rules! receives {
     ($($name:ident($($arg:ident: $kind:ty),*);)*) => {
         $(
@@ -46,7 +85,16 @@ macro_rules! receives {
                 $($arg: $kind),*
             ) -> ssize_t {
                 // SAFETY: guaranteed by the caller.
-                let outcome = unsafe { real::$name(fd, bytes, len, $($arg),*) };
+                let sleep = || unsafe { real::$name(fd, bytes, len, $($arg),*) };
+                $(
+                    // The original ends the program if there is not enough room.
+                    if len > $arg {
+                        return sleep();
+                    }
+                )*
+                // SAFETY: as above.
+                let look = || unsafe { real::recv(fd, bytes, len, libc::MSG_DONTWAIT) };
+                let outcome = awaited(fd, if len == 0 { libc::MSG_DONTWAIT } else { 0 }, look, sleep);
                 if outcome <= 0 { received(fd, len, outcome) } else { outcome }
             }
         )*
@@ -61,7 +109,20 @@ receives! {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: guaranteed by the caller.
-    let outcome = unsafe { real::readv(fd, parts, count) };
+    let sleep = || unsafe { real::readv(fd, parts, count) };
+    let look = || {
+        // SAFETY: a structure of zeros is a message without parts; as above.
+        unsafe {
+            let mut message: msghdr = std::mem::zeroed();
+            message.msg_iov = parts.cast_mut();
+            message.msg_iovlen = count as _;
+            real::recvmsg(fd, &mut message, libc::MSG_DONTWAIT)
+        }
+    };
+    // SAFETY: as above.
+    let is_empty = || unsafe { (0..count as usize).all(|n| (*parts.add(n)).iov_len == 0) };
+    let is_plain = (1..=libc::UIO_MAXIOV).contains(&count) && (!spin::is_on() || !is_empty());
+    let outcome = awaited(fd, if is_plain { 0 } else { libc::MSG_DONTWAIT }, look, sleep);
     if outcome <= 0 { received(fd, 1, outcome) } else { outcome }
 }
 
@@ -152,7 +213,8 @@ unsafe extern "C-unwind" fn recv(
         return unsafe { receive_different(fd, entry, bytes, len, flags) };
     }
     // SAFETY: guaranteed by the caller.
-    let outcome = unsafe { real::recv(fd, bytes, len, flags) };
+    let receive = |more| unsafe { real::recv(fd, bytes, len, flags | more) };
+    let outcome = awaited(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0));
     if outcome <= 0 { received(fd, len, outcome) } else { outcome }
 }
 
@@ -186,7 +248,9 @@ unsafe extern "C-unwind" fn recvfrom(
 ) -> ssize_t {
     if table::moved(fd).is_none() {
         // SAFETY: guaranteed by the caller.
-        return unsafe { real::recvfrom(fd, bytes, len, flags, from, from_len) };
+        let receive =
+            |more| unsafe { real::recvfrom(fd, bytes, len, flags | more, from, from_len) };
+        return awaited(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0));
     }
     // SAFETY: guaranteed by the caller.
     let outcome = unsafe { recv(fd, bytes, len, flags) };
@@ -246,7 +310,8 @@ unsafe fn adopt_received(message: &msghdr) {
 unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     let Some(entry) = table::moved(fd).filter(|_| !message.is_null()) else {
         // SAFETY: guaranteed by the caller.
-        let outcome = unsafe { real::recvmsg(fd, message, flags) };
+        let receive = |more| unsafe { real::recvmsg(fd, message, flags | more) };
+        let outcome = awaited(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0));
         // SAFETY: a message that was received without an error is readable.
         if outcome >= 0 && unsafe { (*message).msg_controllen } > 0 {
             let errno = crossway_sys::real::errno();
@@ -267,7 +332,9 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
             plain.msg_controllen = 0;
             receive_different(fd, entry, bytes, len, flags)
         } else {
-            real::recvmsg(fd, &mut plain, flags)
+            let plain = &raw mut plain;
+            let receive = |more| real::recvmsg(fd, plain, flags | more);
+            awaited(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0))
         };
         if outcome < 0 {
             return received(fd, 1, outcome);
@@ -284,7 +351,7 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
 const MOST_MESSAGES: c_uint = 1024;
 
 /// The time in a structure of the program; `None` if it is not valid.
-fn duration(limit: &timespec) -> Option<Duration> {
+pub(super) fn duration(limit: &timespec) -> Option<Duration> {
     let nanoseconds = u32::try_from(limit.tv_nsec).ok().filter(|ns| *ns < 1_000_000_000)?;
     Some(Duration::new(u64::try_from(limit.tv_sec).ok()?, nanoseconds))
 }

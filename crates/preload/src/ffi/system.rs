@@ -9,6 +9,7 @@ use crossway_sys::real::{errno, set_errno};
 use libc::{sockaddr, socklen_t};
 
 use super::real;
+use crate::spin;
 use crate::watch::Watch;
 
 /// Borrows a descriptor for a call; `None` if it is negative.
@@ -36,7 +37,10 @@ pub(crate) fn open_descriptors() -> Vec<c_int> {
 pub(crate) fn watch(fd: c_int, watch: Watch) {
     let mut event = libc::epoll_event { events: watch.events, u64: watch.data };
     // SAFETY: one structure, which outlives the call.
-    unsafe { real::epoll_ctl(watch.epoll, libc::EPOLL_CTL_ADD, fd, &mut event) };
+    let outcome = unsafe { real::epoll_ctl(watch.epoll, libc::EPOLL_CTL_ADD, fd, &mut event) };
+    if spin::is_on() && outcome == 0 {
+        super::calls::note_epoll(watch.epoll);
+    }
 }
 
 /// Removes the registration of a descriptor.

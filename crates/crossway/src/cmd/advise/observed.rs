@@ -14,6 +14,7 @@ use crossway_observe::recording::Recording;
 use crossway_records::records_io::read_records;
 use crossway_records::stats::Interval;
 use crossway_report::units::Quantity;
+use crossway_run::wishes::LONGEST_LOOK;
 use toml::Table;
 
 use crate::args;
@@ -22,6 +23,10 @@ use crate::ui::Ui;
 
 /// What programs usually offer instead of a network within a host.
 const USUAL_ALTERNATIVE: &str = "uds-stream";
+/// How `--instead` names `crossway run`.
+const RUN: &str = "run";
+/// How programs get what [`With::unmodified`](crossway_lab::observed::gain::With::unmodified) says.
+const BY_RUN: &str = "crossway run --cpu-budget 100%, for both programs as they are";
 /// Number of flows in the list of those that were not asked about.
 const LISTED: usize = 8;
 
@@ -37,7 +42,8 @@ pub(super) struct Options {
     /// that took the most time]
     #[arg(long, value_name = "N", requires = "observed")]
     channel: Option<u32>,
-    /// Only predict the gain from this mechanism, without looking for the best one (may be repeated)
+    /// Only predict the gain from this mechanism, or from `crossway run` (`run`), without looking for the best one (may be
+    /// repeated)
     #[arg(long, value_name = "MECHANISM", requires = "observed", add = args::mechanisms())]
     instead: Vec<String>,
     /// The mechanism that the program uses now [default: the one that works like the recorded channel]
@@ -84,7 +90,7 @@ impl Options {
         };
         let real_rate = self.real_rate.filter(|rate| *rate > 0.0);
         let (now, instead) = (self.now.clone(), self.instead.clone());
-        for id in instead.iter().chain(&now) {
+        for id in instead.iter().filter(|id| *id != RUN).chain(&now) {
             if crossway_lab::catalogue::find(id).is_none() {
                 bail!("there is no mechanism '{id}'; `crossway list` names them");
             }
@@ -126,14 +132,15 @@ impl Observed {
         let mut others = self.instead.clone();
         if others.is_empty() {
             others.extend(best.map(str::to_owned));
-            others.push(USUAL_ALTERNATIVE.to_owned());
+            others.extend([USUAL_ALTERNATIVE.to_owned(), RUN.to_owned()]);
         }
-        others.retain(|id| id != now);
+        let look_us = others.iter().any(|id| id == RUN).then_some(LONGEST_LOOK.as_micros() as u64);
+        others.retain(|id| id != now && id != RUN);
         others.dedup();
-        if others.is_empty() {
+        if others.is_empty() && look_us.is_none() {
             return Ok(None);
         }
-        let plan = flow.gain_plan(now, &others)?;
+        let plan = flow.gain_plan(now, &others, look_us)?;
         if !quiet {
             eprintln!("Comparing {now} with {} for {}", others.join(", "), flow.words());
         }
@@ -219,7 +226,12 @@ impl Observed {
                     Quantity::Duration.show(ns)
                 )
             });
-            let text = format!("{} instead of {}: {}{cpu}", with.mechanism, gain.now, with.verdict);
+            let text = match with.unmodified {
+                true => format!("{BY_RUN}: {}{cpu}", with.verdict),
+                false => {
+                    format!("{} instead of {}: {}{cpu}", with.mechanism, gain.now, with.verdict)
+                }
+            };
             ui.print_wrapped(2, &text);
         }
         for remark in &gain.remarks {

@@ -1,8 +1,8 @@
 //! Calls that poll: they return the kernel's results, corrected for TIPC sockets whose connection has ended.
 
 use std::ffi::{c_int, c_short};
-use std::mem::MaybeUninit;
 
+use crossway_sys::fd_sets::FdSets;
 use crossway_tipc_client::protocol::slot::Phase;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
@@ -255,50 +255,6 @@ unsafe extern "C-unwind" fn epoll_pwait(
     })
 }
 
-/// The sets of descriptors of a call, which replaces them by its results, so that it can be repeated.
-struct Sets {
-    places: [*mut fd_set; 3],
-    saved: [MaybeUninit<fd_set>; 3],
-    bytes: usize,
-    /// Whether everything is saved: sets can be larger than those of the C library.
-    are_whole: bool,
-}
-
-impl Sets {
-    /// # Safety
-    /// The pointers are NULL or point to sets with at least `count` bits.
-    unsafe fn of(places: [*mut fd_set; 3], count: c_int) -> Self {
-        let bits = usize::try_from(count).unwrap_or(0).min(libc::FD_SETSIZE);
-        let mut sets = Self {
-            are_whole: usize::try_from(count).is_ok_and(|count| count <= libc::FD_SETSIZE),
-            places,
-            saved: [const { MaybeUninit::uninit() }; 3],
-            // The kernel reads and writes whole words.
-            bytes: bits.div_ceil(64) * 8,
-        };
-        // SAFETY: guaranteed by the caller; a set of the C library is as large as the saved one.
-        unsafe { sets.copy(|place, saved, bytes| saved.copy_from_nonoverlapping(place, bytes)) };
-        sets
-    }
-
-    /// # Safety
-    /// The pointers passed to [`Sets::of`] are still valid.
-    unsafe fn restore(&mut self) {
-        // SAFETY: guaranteed by the caller; saved before.
-        unsafe { self.copy(|place, saved, bytes| place.copy_from_nonoverlapping(saved, bytes)) };
-    }
-
-    /// # Safety
-    /// As for [`Sets::of`].
-    unsafe fn copy(&mut self, copy: impl Fn(*mut u8, *mut u8, usize)) {
-        for (place, saved) in self.places.iter().zip(&mut self.saved) {
-            if !place.is_null() {
-                copy(place.cast(), saved.as_mut_ptr().cast(), self.bytes);
-            }
-        }
-    }
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn select(
     count: c_int,
@@ -310,8 +266,8 @@ unsafe extern "C-unwind" fn select(
     // SAFETY: guaranteed by the caller.
     unsafe {
         let glances = limit.as_ref().is_some_and(|limit| limit.tv_sec == 0 && limit.tv_usec == 0);
-        let mut sets = Sets::of([readable, writable, exceptional], count);
-        let are_whole = sets.are_whole;
+        let mut sets = FdSets::of([readable, writable, exceptional], count);
+        let are_whole = sets.are_whole();
         let mut zero = timeval { tv_sec: 0, tv_usec: 0 };
         awaited(glances, are_whole, |at_once| {
             if at_once {
@@ -334,8 +290,8 @@ unsafe extern "C-unwind" fn pselect(
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let mut sets = Sets::of([readable, writable, exceptional], count);
-        let are_whole = sets.are_whole;
+        let mut sets = FdSets::of([readable, writable, exceptional], count);
+        let are_whole = sets.are_whole();
         awaited(is_zero(limit), are_whole, |at_once| {
             if at_once {
                 sets.restore();

@@ -1,0 +1,299 @@
+//! Calls that wait for descriptors. With a CPU budget, those that wait for a connection look at it for a moment before they
+//! sleep; without one, they are the kernel's.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use crossway_sys::fd_sets::FdSets;
+use crossway_sys::real::{errno, set_errno};
+use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
+
+use super::real;
+use crate::spin;
+use crate::table::{self, Kind};
+
+/// Entries of a poll that are searched for a connection.
+const SEARCHED: usize = 64;
+
+/// The first connection among the descriptors of a poll, if it may be awaited actively.
+///
+/// # Safety
+/// `fds` is NULL or points to `count` structures.
+#[inline]
+unsafe fn connection(fds: *const pollfd, count: nfds_t) -> Option<c_int> {
+    if !spin::is_on() || fds.is_null() {
+        return None;
+    }
+    // SAFETY: `count` structures, as guaranteed by the caller.
+    let fds = unsafe { std::slice::from_raw_parts(fds, count as usize) };
+    fds.iter().take(SEARCHED).map(|entry| entry.fd).find(|fd| spin::is_connection(*fd))
+}
+
+/// The epoll instance, if connections are registered with it.
+#[inline]
+fn instance(epoll: c_int) -> Option<c_int> {
+    (spin::is_on() && table::get(epoll).kind() == Kind::Epoll).then_some(epoll)
+}
+
+/// Waits for `fd` by `real`, which is passed the time that is left, until it returns something else than 0.
+fn awaited(fd: c_int, limit: Option<Duration>, real: impl Fn(Option<Duration>) -> c_int) -> c_int {
+    let errno_before = errno();
+    let look = || Some(real(Some(Duration::ZERO))).filter(|ready| *ready != 0);
+    let ready = match look() {
+        Some(ready) => ready,
+        None if limit.is_some_and(|limit| limit.is_zero()) => 0,
+        None => spin::wait(fd, limit, look, |spent| {
+            real(limit.map(|limit| limit.saturating_sub(spent)))
+        }),
+    };
+    if ready >= 0 {
+        set_errno(errno_before);
+    }
+    ready
+}
+
+/// A limit of poll and epoll_wait; negative for none.
+fn of_ms(timeout: c_int) -> Option<Duration> {
+    u64::try_from(timeout).ok().map(Duration::from_millis)
+}
+
+/// The same for the call: rounded up, since it must not end early.
+fn in_ms(limit: Option<Duration>) -> c_int {
+    limit
+        .map_or(-1, |limit| c_int::try_from(limit.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX))
+}
+
+/// A valid limit of ppoll, epoll_pwait2 and pselect; the error is one that the kernel refuses.
+///
+/// # Safety
+/// `limit` is NULL or points to a structure.
+unsafe fn of_timespec(limit: *const timespec) -> Result<Option<Duration>, ()> {
+    // SAFETY: guaranteed by the caller.
+    unsafe { limit.as_ref() }
+        .map(super::receiving::duration)
+        .map_or(Ok(None), |limit| limit.map(Some).ok_or(()))
+}
+
+/// Calls `real` with a limit as these functions take it.
+fn with_timespec<T>(limit: Option<Duration>, real: impl FnOnce(*const timespec) -> T) -> T {
+    let left = limit.map(|limit| timespec {
+        tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    real(left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        match connection(fds, count) {
+            Some(fd) => awaited(fd, of_ms(timeout), |left| real::poll(fds, count, in_ms(left))),
+            None => real::poll(fds, count, timeout),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __poll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: c_int,
+    room: size_t,
+) -> c_int {
+    // The original ends the program if there is not enough room.
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        if room / size_of::<pollfd>() < count as usize {
+            return real::__poll_chk(fds, count, timeout, room);
+        }
+        poll(fds, count, timeout)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    limit: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        if let Some(fd) = connection(fds, count)
+            && let Ok(limit) = of_timespec(limit)
+        {
+            return awaited(fd, limit, |left| {
+                with_timespec(left, |left| real::ppoll(fds, count, left, mask))
+            });
+        }
+        real::ppoll(fds, count, limit, mask)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __ppoll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    limit: *const timespec,
+    mask: *const sigset_t,
+    room: size_t,
+) -> c_int {
+    // SAFETY: as for __poll_chk.
+    unsafe {
+        if room / size_of::<pollfd>() < count as usize {
+            return real::__ppoll_chk(fds, count, limit, mask, room);
+        }
+        ppoll(fds, count, limit, mask)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn epoll_wait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    timeout: c_int,
+) -> c_int {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        match instance(epoll) {
+            Some(fd) => awaited(fd, of_ms(timeout), |left| {
+                real::epoll_wait(epoll, events, room, in_ms(left))
+            }),
+            None => real::epoll_wait(epoll, events, room, timeout),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn epoll_pwait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        match instance(epoll) {
+            Some(fd) => awaited(fd, of_ms(timeout), |left| {
+                real::epoll_pwait(epoll, events, room, in_ms(left), mask)
+            }),
+            None => real::epoll_pwait(epoll, events, room, timeout, mask),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn epoll_pwait2(
+    epoll: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    limit: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        if let Some(fd) = instance(epoll)
+            && let Ok(limit) = of_timespec(limit)
+        {
+            return awaited(fd, limit, |left| {
+                with_timespec(left, |left| real::epoll_pwait2(epoll, events, room, left, mask))
+            });
+        }
+        real::epoll_pwait2(epoll, events, room, limit, mask)
+    }
+}
+
+/// Waits for the sets of a select, which `real` restores before it reads them. Returns its result and the time that was spent
+/// looking.
+///
+/// # Safety
+/// As for select.
+unsafe fn selected(
+    count: c_int,
+    places: [*mut fd_set; 3],
+    limit: Option<Duration>,
+    real: impl Fn(Option<Duration>) -> c_int,
+) -> Option<c_int> {
+    if !spin::is_on() {
+        return None;
+    }
+    // SAFETY: guaranteed by the caller.
+    let sets = unsafe { FdSets::of(places, count) };
+    let fd = sets.first(spin::is_connection).filter(|_| sets.are_whole())?;
+    let sets = std::cell::RefCell::new(sets);
+    Some(awaited(fd, limit, |left| {
+        // SAFETY: as above. The first call finds what is kept.
+        unsafe { sets.borrow_mut().restore() };
+        real(left)
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn select(
+    count: c_int,
+    readable: *mut fd_set,
+    writable: *mut fd_set,
+    exceptional: *mut fd_set,
+    limit: *mut timeval,
+) -> c_int {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let whole = limit.as_ref().map(|limit| {
+            let micros = u64::try_from(limit.tv_usec).ok()?;
+            Some(
+                Duration::from_secs(u64::try_from(limit.tv_sec).ok()?)
+                    + Duration::from_micros(micros),
+            )
+        });
+        let sets = [readable, writable, exceptional];
+        // The kernel refuses negative limits.
+        if whole != Some(None) {
+            let begin = std::time::Instant::now();
+            let real = |left: Option<Duration>| {
+                let mut left = left.map(|left| timeval {
+                    tv_sec: left.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+                    tv_usec: left.subsec_micros().into(),
+                });
+                let left = left.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
+                real::select(count, readable, writable, exceptional, left)
+            };
+            if let Some(ready) = selected(count, sets, whole.flatten(), real) {
+                // Linux says what is left of the limit.
+                if let (Some(limit), Some(whole)) = (limit.as_mut(), whole.flatten()) {
+                    let left = whole.saturating_sub(begin.elapsed());
+                    limit.tv_sec = left.as_secs().try_into().unwrap_or(libc::time_t::MAX);
+                    limit.tv_usec = left.subsec_micros().into();
+                }
+                return ready;
+            }
+        }
+        real::select(count, readable, writable, exceptional, limit)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pselect(
+    count: c_int,
+    readable: *mut fd_set,
+    writable: *mut fd_set,
+    exceptional: *mut fd_set,
+    limit: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        if let Ok(whole) = of_timespec(limit)
+            && let Some(ready) = selected(count, [readable, writable, exceptional], whole, |left| {
+                with_timespec(left, |left| {
+                    real::pselect(count, readable, writable, exceptional, left, mask)
+                })
+            })
+        {
+            return ready;
+        }
+        real::pselect(count, readable, writable, exceptional, limit, mask)
+    }
+}

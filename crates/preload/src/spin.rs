@@ -1,0 +1,204 @@
+//! Waiting without sleeping: before a call of the program sleeps until a connection has something for it, the call is repeated
+//! without sleeping for a moment, because waking a process takes longer than most answers do. Only with a CPU budget.
+//!
+//! How long a wait may be active is learnt for each descriptor, as KVM does for a halted processor: it grows while answers come
+//! within [`LONGEST_LOOK`], and shrinks to nothing while they do not. The budget bounds what the process spends on all of them.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossway_run::explain::{self, Program};
+use crossway_run::wishes::{self, Budget, Family, LONGEST_LOOK};
+use crossway_sys::clock::monotonic_ns;
+
+use crate::table::{self, Kind};
+
+/// The first active wait: about what waking a process costs.
+const SHORTEST: Duration = Duration::from_micros(10);
+/// The budget holds over this time, so that a burst of answers can be awaited actively.
+const WINDOW: Duration = Duration::from_millis(100);
+/// Two looks further apart than this: something else has run on this CPU.
+const INTERRUPTED: Duration = Duration::from_micros(50);
+/// For so long nothing is awaited actively then.
+const RESPITE: Duration = Duration::from_millis(10);
+
+/// Thousandth parts of a CPU; 0 if all waits sleep.
+static BUDGET: AtomicU32 = AtomicU32::new(0);
+static UNIX: AtomicBool = AtomicBool::new(false);
+/// How long the next wait for a descriptor may be active, in nanoseconds. Descriptors that share a place disturb each other.
+static SPANS: [AtomicU32; 1024] = [const { AtomicU32::new(0) }; 1024];
+/// What is left of the budget, as of [`COUNTED`], in nanoseconds.
+static LEFT: AtomicI64 = AtomicI64::new(0);
+static COUNTED: AtomicU64 = AtomicU64::new(0);
+/// Until when nothing is awaited actively.
+static RESTS: AtomicU64 = AtomicU64::new(0);
+/// Waits that ended before the process slept, waits that slept, and the time that was spent.
+static SPARED: AtomicU64 = AtomicU64::new(0);
+static SLEPT: AtomicU64 = AtomicU64::new(0);
+static SPENT: AtomicU64 = AtomicU64::new(0);
+
+const fn ns(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+/// Reads the environment before the program can change it.
+pub(crate) fn prepare() {
+    BUDGET.store(Budget::of_environment().permille(), Ordering::Relaxed);
+    UNIX.store(wishes::wants(Family::Unix), Ordering::Relaxed);
+}
+
+/// Whether the user grants CPU time for waiting.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    BUDGET.load(Ordering::Relaxed) > 0
+}
+
+/// Whether that holds for UNIX sockets of the program's own, too.
+pub(crate) fn includes_unix() -> bool {
+    is_on() && UNIX.load(Ordering::Relaxed)
+}
+
+/// Whether a descriptor is a connection that can be awaited actively.
+#[inline]
+pub(crate) fn is_connection(fd: c_int) -> bool {
+    matches!(table::get(fd).kind(), Kind::Moved | Kind::Unix)
+}
+
+/// The budget's share of a time.
+fn share(time: u64) -> i64 {
+    (time.saturating_mul(BUDGET.load(Ordering::Relaxed).into()) / 1000).cast_signed()
+}
+
+/// What is left of the budget.
+fn left(now: u64) -> u64 {
+    let counted = COUNTED.load(Ordering::Relaxed);
+    let passed = now.saturating_sub(counted);
+    // Seldom enough that the division's remainder does not matter.
+    let is_due = passed > 1_000_000 || counted == 0;
+    if is_due
+        && COUNTED.compare_exchange(counted, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    {
+        let most = share(ns(WINDOW));
+        let gained = share(passed.min(ns(WINDOW)));
+        let _ = LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            Some(left.saturating_add(gained).min(most))
+        });
+    }
+    u64::try_from(LEFT.load(Ordering::Relaxed)).unwrap_or(0)
+}
+
+fn spend(time: u64) {
+    LEFT.fetch_sub(time.cast_signed(), Ordering::Relaxed);
+    SPENT.fetch_add(time, Ordering::Relaxed);
+}
+
+/// How long the next wait may be active after one that took `took` in all.
+fn next_span(span: u64, took: u64) -> u64 {
+    if took <= ns(LONGEST_LOOK) {
+        (span * 2).clamp(ns(SHORTEST), ns(LONGEST_LOOK))
+    } else if span / 2 < ns(SHORTEST) {
+        0
+    } else {
+        span / 2
+    }
+}
+
+/// Waits for `fd`, for which a look has just been in vain: looks again for a moment (`look` returns `None` while there is
+/// nothing), for at most `limit`, and then sleeps with `sleep`, which is passed the time that was spent looking.
+pub(crate) fn wait<T>(
+    fd: c_int,
+    limit: Option<Duration>,
+    mut look: impl FnMut() -> Option<T>,
+    sleep: impl FnOnce(Duration) -> T,
+) -> T {
+    let place = &SPANS[fd.unsigned_abs() as usize % SPANS.len()];
+    let learnt = u64::from(place.load(Ordering::Relaxed));
+    let begin = monotonic_ns();
+    let span = if learnt == 0 || begin < RESTS.load(Ordering::Relaxed) {
+        0
+    } else {
+        learnt.min(left(begin)).min(limit.map_or(u64::MAX, ns))
+    };
+    let mut now = begin;
+    while now - begin < span {
+        // What else wants this CPU, perhaps the peer, must not wait for a process that only waits.
+        std::thread::yield_now();
+        let found = look();
+        let before = std::mem::replace(&mut now, monotonic_ns());
+        if let Some(found) = found {
+            spend(now - begin);
+            SPARED.fetch_add(1, Ordering::Relaxed);
+            return found;
+        }
+        if now - before > ns(INTERRUPTED) {
+            RESTS.store(now + ns(RESPITE), Ordering::Relaxed);
+            break;
+        }
+    }
+    let spent = now - begin;
+    if spent > 0 {
+        spend(spent);
+    }
+    let outcome = sleep(Duration::from_nanos(spent));
+    SLEPT.fetch_add(1, Ordering::Relaxed);
+    place.store(next_span(learnt, monotonic_ns() - begin) as u32, Ordering::Relaxed);
+    outcome
+}
+
+/// Says what active waiting has spared and cost, if the user asks for it.
+pub(crate) fn explain() {
+    let spared = SPARED.load(Ordering::Relaxed);
+    let all = spared + SLEPT.load(Ordering::Relaxed);
+    if !is_on() || all == 0 || !explain::is_wanted() {
+        return;
+    }
+    let budget = f64::from(BUDGET.load(Ordering::Relaxed)) / 10.0;
+    let spent = SPENT.load(Ordering::Relaxed) as f64 / 1e6;
+    explain::sum_up(
+        Program::own,
+        &format_args!(
+            "{spared} of {all} waits ended before the program slept; they cost {spent:.1} ms of CPU time within {budget}%"
+        ),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_active_part_grows_with_short_waits_and_ends_with_long_ones() {
+        let (short, long) = (ns(LONGEST_LOOK) / 4, ns(LONGEST_LOOK) * 4);
+        let mut span = next_span(0, short);
+        assert_eq!(span, ns(SHORTEST));
+        for _ in 0..10 {
+            span = next_span(span, short);
+        }
+        assert_eq!(span, ns(LONGEST_LOOK));
+        for _ in 0..10 {
+            span = next_span(span, long);
+        }
+        assert_eq!(span, 0);
+    }
+
+    #[test]
+    fn the_budget_bounds_what_is_spent() {
+        BUDGET.store(100, Ordering::Relaxed);
+        // A descriptor on which nothing ever arrives, and which is said to be worth the wait each time.
+        let begin = monotonic_ns();
+        let mut spent = 0;
+        while monotonic_ns() - begin < ns(WINDOW) * 3 {
+            SPANS[7].store(ns(LONGEST_LOOK) as u32, Ordering::Relaxed);
+            RESTS.store(0, Ordering::Relaxed);
+            spent += wait(7, None, || None, |looked| looked).as_nanos() as u64;
+        }
+        let passed = monotonic_ns() - begin;
+        let most = share(passed + ns(WINDOW)).unsigned_abs() + ns(LONGEST_LOOK);
+        assert!(spent > 0, "nothing was awaited actively");
+        // The last wait can be interrupted for as long as other programs like.
+        assert!(spent <= most * 2, "{spent} of {most} ns");
+        let found = wait(7, Some(LONGEST_LOOK), || Some(3), |_| 4);
+        assert!(matches!(found, 3 | 4), "{found}");
+    }
+}
