@@ -8,6 +8,7 @@ use crossway_sys::real::{errno, set_errno};
 use crossway_sys::socket::twin;
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
+use super::waiting::awaiting_bytes;
 use super::{borrow, real};
 use crate::table::{self, Entry, RESET};
 use crate::{moving, spin};
@@ -35,45 +36,6 @@ fn received(fd: c_int, wanted: size_t, outcome: ssize_t) -> ssize_t {
     }
 }
 
-/// What the first looks of an active wait return while nothing is there.
-fn is_empty(outcome: ssize_t) -> bool {
-    outcome < 0 && errno() == libc::EAGAIN
-}
-
-/// Receives by `sleep`, which may block, and looks by `look`, which does not, for a moment before, if the descriptor is a
-/// connection that may be awaited actively.
-#[inline]
-fn awaited(
-    fd: c_int,
-    flags: c_int,
-    look: impl Fn() -> ssize_t,
-    sleep: impl FnOnce() -> ssize_t,
-) -> ssize_t {
-    // With MSG_WAITALL, a look would take a part of what is waited for.
-    const NOT_SO: c_int = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_ERRQUEUE;
-    if !spin::is_on() || flags & NOT_SO != 0 || !spin::is_connection(fd) {
-        return sleep();
-    }
-    let before = errno();
-    let first = look();
-    if !is_empty(first) {
-        if first >= 0 {
-            set_errno(before);
-        }
-        return first;
-    }
-    if borrow(fd).and_then(twin::waits_plainly) != Some(false) {
-        set_errno(libc::EAGAIN);
-        return first;
-    }
-    let outcome =
-        spin::wait(fd, None, || Some(look()).filter(|outcome| !is_empty(*outcome)), |_| sleep());
-    if outcome >= 0 {
-        set_errno(before);
-    }
-    outcome
-}
-
 macro_rules! receives {
     ($($name:ident($($arg:ident: $kind:ty),*);)*) => {
         $(
@@ -94,7 +56,7 @@ macro_rules! receives {
                 )*
                 // SAFETY: as above.
                 let look = || unsafe { real::recv(fd, bytes, len, libc::MSG_DONTWAIT) };
-                let outcome = awaited(fd, if len == 0 { libc::MSG_DONTWAIT } else { 0 }, look, sleep);
+                let outcome = awaiting_bytes(fd, if len == 0 { libc::MSG_DONTWAIT } else { 0 }, look, sleep);
                 if outcome <= 0 { received(fd, len, outcome) } else { outcome }
             }
         )*
@@ -122,7 +84,7 @@ unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) 
     // SAFETY: as above.
     let is_empty = || unsafe { (0..count as usize).all(|n| (*parts.add(n)).iov_len == 0) };
     let is_plain = (1..=libc::UIO_MAXIOV).contains(&count) && (!spin::is_on() || !is_empty());
-    let outcome = awaited(fd, if is_plain { 0 } else { libc::MSG_DONTWAIT }, look, sleep);
+    let outcome = awaiting_bytes(fd, if is_plain { 0 } else { libc::MSG_DONTWAIT }, look, sleep);
     if outcome <= 0 { received(fd, 1, outcome) } else { outcome }
 }
 
@@ -214,7 +176,7 @@ unsafe extern "C-unwind" fn recv(
     }
     // SAFETY: guaranteed by the caller.
     let receive = |more| unsafe { real::recv(fd, bytes, len, flags | more) };
-    let outcome = awaited(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0));
+    let outcome = awaiting_bytes(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0));
     if outcome <= 0 { received(fd, len, outcome) } else { outcome }
 }
 
@@ -250,7 +212,7 @@ unsafe extern "C-unwind" fn recvfrom(
         // SAFETY: guaranteed by the caller.
         let receive =
             |more| unsafe { real::recvfrom(fd, bytes, len, flags | more, from, from_len) };
-        return awaited(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0));
+        return awaiting_bytes(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0));
     }
     // SAFETY: guaranteed by the caller.
     let outcome = unsafe { recv(fd, bytes, len, flags) };
@@ -311,7 +273,7 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
     let Some(entry) = table::moved(fd).filter(|_| !message.is_null()) else {
         // SAFETY: guaranteed by the caller.
         let receive = |more| unsafe { real::recvmsg(fd, message, flags | more) };
-        let outcome = awaited(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0));
+        let outcome = awaiting_bytes(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0));
         // SAFETY: a message that was received without an error is readable.
         if outcome >= 0 && unsafe { (*message).msg_controllen } > 0 {
             let errno = crossway_sys::real::errno();
@@ -334,7 +296,7 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
         } else {
             let plain = &raw mut plain;
             let receive = |more| real::recvmsg(fd, plain, flags | more);
-            awaited(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0))
+            awaiting_bytes(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0))
         };
         if outcome < 0 {
             return received(fd, 1, outcome);

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use crossway_sys::fd_sets::FdSets;
 use crossway_sys::real::{errno, set_errno};
-use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
+use crossway_sys::socket::twin;
+use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, ssize_t, timespec, timeval};
 
-use super::real;
+use super::{borrow, real};
 use crate::spin;
 use crate::table::{self, Kind};
 
@@ -81,6 +82,45 @@ fn with_timespec<T>(limit: Option<Duration>, real: impl FnOnce(*const timespec) 
         tv_nsec: limit.subsec_nanos().into(),
     });
     real(left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref))
+}
+
+/// What a look returns while nothing is there.
+fn is_empty(outcome: ssize_t) -> bool {
+    outcome < 0 && errno() == libc::EAGAIN
+}
+
+/// Receives by `sleep`, which may block, and looks by `look`, which does not, for a moment before, if the descriptor is a
+/// connection that may be awaited actively.
+#[inline]
+pub(super) fn awaiting_bytes(
+    fd: c_int,
+    flags: c_int,
+    look: impl Fn() -> ssize_t,
+    sleep: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    // With MSG_WAITALL, a look would take a part of what is waited for.
+    const NOT_SO: c_int = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_ERRQUEUE;
+    if !spin::is_on() || flags & NOT_SO != 0 || !spin::is_connection(fd) {
+        return sleep();
+    }
+    let before = errno();
+    let first = look();
+    if !is_empty(first) {
+        if first >= 0 {
+            set_errno(before);
+        }
+        return first;
+    }
+    if borrow(fd).and_then(twin::waits_plainly) != Some(false) {
+        set_errno(libc::EAGAIN);
+        return first;
+    }
+    let outcome =
+        spin::wait(fd, None, || Some(look()).filter(|outcome| !is_empty(*outcome)), |_| sleep());
+    if outcome >= 0 {
+        set_errno(before);
+    }
+    outcome
 }
 
 #[unsafe(no_mangle)]
