@@ -10,6 +10,7 @@ use crossway_run::explain::{self, Program};
 use crossway_run::name::Connection;
 use crossway_run::reason::{self, Reason};
 use crossway_run::rendezvous::{self, Offer};
+use crossway_run::wishes::Family;
 use crossway_sys::socket::{self, twin};
 use crossway_sys::{Errno, proc};
 
@@ -70,7 +71,8 @@ pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -
                 explain("connects", own, to, &why);
             }
             if table::get(fd).kind() == Kind::Connecting {
-                table::put(fd, Entry::OTHER);
+                table::put(fd, spin::plain(Family::Tcp));
+                watch::find(fd).inspect(|watch| spin::note_epoll(watch.epoll));
             }
         }
         if fresh.has(WATCHED) {
@@ -113,13 +115,15 @@ fn offer(
     Ok((prepared, offer))
 }
 
-/// Connects a socket that stays what it is. When it is connected, its calls are no longer looked at: with a program that
+/// Connects a socket that stays what it is. When it is connected, it is no longer told from others: with a program that
 /// changes its registration with epoll for every message, they cost a quarter of its rate.
 fn stays(fd: c_int, fresh: Entry, real: impl FnOnce() -> c_int) -> c_int {
     let outcome = real();
     let errno = crossway_sys::real::errno();
-    if (outcome == 0 || errno == libc::EINPROGRESS) && table::replace(fd, fresh, Entry::OTHER) {
+    let stays = outcome == 0 || errno == libc::EINPROGRESS;
+    if stays && table::replace(fd, fresh, spin::plain(Family::Tcp)) {
         if fresh.has(WATCHED) {
+            watch::find(fd).inspect(|watch| spin::note_epoll(watch.epoll));
             watch::forget(fd);
         }
         crossway_sys::real::set_errno(errno);
@@ -333,15 +337,13 @@ pub(crate) fn accepted(fd: c_int, port: u16, is_nonblocking: bool, is_shaped: bo
 /// from another process.
 pub(crate) fn adopt(fd: c_int) {
     let Some(socket) = ffi::borrow(fd) else { return };
-    if table::get(fd).kind() == Kind::Moved || !proc::is_unix_socket(socket) {
+    if table::get(fd).kind() == Kind::Moved {
         return;
     }
-    let Some((connection, flags)) = connection_of(socket) else {
-        if spin::includes_unix() {
-            table::put(fd, Entry::new(Kind::Unix, 0, 0, 0));
-        }
-        return;
-    };
+    if !proc::is_unix_socket(socket) {
+        return spin::note(fd);
+    }
+    let Some((connection, flags)) = connection_of(socket) else { return spin::note(fd) };
     // The TCP connection may have come along.
     let (own, peer) = connection.seen_from(flags & ACCEPTED != 0);
     let ends = (twin::plain(own), twin::plain(peer));

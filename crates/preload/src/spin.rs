@@ -11,8 +11,11 @@ use std::time::Duration;
 use crossway_run::explain::{self, Program};
 use crossway_run::wishes::{self, Budget, Family, LONGEST_LOOK};
 use crossway_sys::clock::monotonic_ns;
+use crossway_sys::proc;
+use crossway_sys::socket::twin;
 
-use crate::table::{self, Kind};
+use crate::table::{self, Entry, Kind};
+use crate::{ffi, process};
 
 /// The first active wait: about what waking a process costs.
 const SHORTEST: Duration = Duration::from_micros(10);
@@ -25,6 +28,7 @@ const RESPITE: Duration = Duration::from_millis(10);
 
 /// Thousandth parts of a CPU; 0 if all waits sleep.
 static BUDGET: AtomicU32 = AtomicU32::new(0);
+static TCP: AtomicBool = AtomicBool::new(false);
 static UNIX: AtomicBool = AtomicBool::new(false);
 /// How long the next wait for a descriptor may be active, in nanoseconds. Descriptors that share a place disturb each other.
 static SPANS: [AtomicU32; 1024] = [const { AtomicU32::new(0) }; 1024];
@@ -45,6 +49,7 @@ const fn ns(time: Duration) -> u64 {
 /// Reads the environment before the program can change it.
 pub(crate) fn prepare() {
     BUDGET.store(Budget::of_environment().permille(), Ordering::Relaxed);
+    TCP.store(wishes::wants(Family::Tcp), Ordering::Relaxed);
     UNIX.store(wishes::wants(Family::Unix), Ordering::Relaxed);
 }
 
@@ -54,15 +59,46 @@ pub(crate) fn is_on() -> bool {
     BUDGET.load(Ordering::Relaxed) > 0
 }
 
-/// Whether that holds for UNIX sockets of the program's own, too.
-pub(crate) fn includes_unix() -> bool {
-    is_on() && UNIX.load(Ordering::Relaxed)
+/// The entry of a connection that stays as it is: whether it may be looked at.
+pub(crate) fn plain(family: Family) -> Entry {
+    let wanted = match family {
+        Family::Tcp => &TCP,
+        Family::Unix => &UNIX,
+    };
+    let looks = is_on() && wanted.load(Ordering::Relaxed);
+    if looks { Entry::new(Kind::Plain, 0, 0, 0) } else { Entry::OTHER }
+}
+
+/// Notes a connection of which nothing is known yet.
+pub(crate) fn note(fd: c_int) {
+    if !is_on() || table::get(fd) != Entry::OTHER {
+        return;
+    }
+    let Some(socket) = ffi::borrow(fd) else { return };
+    let entry = if proc::is_unix_socket(socket) {
+        plain(Family::Unix)
+    } else if twin::is_tcp(socket) && !twin::is_listening(socket) {
+        plain(Family::Tcp)
+    } else {
+        Entry::OTHER
+    };
+    if entry != Entry::OTHER {
+        table::put(fd, entry);
+    }
+}
+
+/// Notes that such a connection, or a moved one, is registered with an epoll instance.
+pub(crate) fn note_epoll(epoll: c_int) {
+    // Asking who owns the memory is a system call.
+    if is_on() && table::get(epoll) == Entry::OTHER && process::owns_memory() {
+        table::put(epoll, Entry::new(Kind::Epoll, 0, 0, 0));
+    }
 }
 
 /// Whether a descriptor is a connection that can be awaited actively.
 #[inline]
 pub(crate) fn is_connection(fd: c_int) -> bool {
-    matches!(table::get(fd).kind(), Kind::Moved | Kind::Unix)
+    matches!(table::get(fd).kind(), Kind::Moved | Kind::Plain)
 }
 
 /// The budget's share of a time.

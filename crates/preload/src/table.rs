@@ -28,9 +28,9 @@ pub(crate) enum Kind {
     Aside = 5,
     /// A socket that listens, but is none of ours.
     OtherListener = 6,
-    /// A UNIX socket of the program's own, which may be awaited actively.
-    Unix = 7,
-    /// An epoll instance with which connections are registered that may be awaited actively.
+    /// A connection that stays as it is, by TCP or a UNIX socket, which may be looked at before the program sleeps.
+    Plain = 7,
+    /// An epoll instance with which such connections, or moved ones, are registered.
     Epoll = 8,
 }
 
@@ -73,7 +73,7 @@ impl Entry {
             4 => Kind::Listener,
             5 => Kind::Aside,
             6 => Kind::OtherListener,
-            7 => Kind::Unix,
+            7 => Kind::Plain,
             8 => Kind::Epoll,
             _ => Kind::Other,
         }

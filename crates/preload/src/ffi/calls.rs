@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use crossway_sys::proc;
+use crossway_run::wishes::Family;
 use crossway_sys::real::set_errno;
 use crossway_sys::socket::twin;
 use libc::{sockaddr, socklen_t};
@@ -62,17 +62,12 @@ unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, len: so
         _ => {}
     }
     let outcome = real();
-    if spin::includes_unix() && outcome == 0 {
-        note_unix(fd);
+    if outcome == 0 && process::owns_memory() {
+        let errno = crossway_sys::real::errno();
+        spin::note(fd);
+        set_errno(errno);
     }
     outcome
-}
-
-/// Notes a new connection that may be awaited actively, if it is one by a UNIX socket.
-fn note_unix(fd: c_int) {
-    if table::get(fd) == Entry::OTHER && borrow(fd).is_some_and(proc::is_unix_socket) {
-        table::put(fd, Entry::new(Kind::Unix, 0, 0, 0));
-    }
 }
 
 #[unsafe(no_mangle)]
@@ -91,9 +86,7 @@ unsafe extern "C-unwind" fn socketpair(
             if table::get(fd) != Entry::OTHER {
                 table::put(fd, Entry::OTHER);
             }
-            if spin::includes_unix() {
-                note_unix(fd);
-            }
+            spin::note(fd);
         }
     }
     outcome
@@ -128,8 +121,11 @@ fn accepted(listener: c_int, fd: c_int, flags: c_int) -> c_int {
     if let Some(port) = port {
         let is_shaped = table::get(listener).has(SHAPED);
         moving::accepted(fd, port, flags & libc::SOCK_NONBLOCK != 0, is_shaped);
-    } else if spin::includes_unix() && process::owns_memory() {
-        note_unix(fd);
+        if table::get(fd) == Entry::OTHER && process::owns_memory() {
+            table::put(fd, spin::plain(Family::Tcp));
+        }
+    } else if process::owns_memory() {
+        spin::note(fd);
     }
     set_errno(errno);
     fd
@@ -236,13 +232,6 @@ unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     }
 }
 
-/// Notes that a connection is registered with an epoll instance.
-pub(super) fn note_epoll(epoll: c_int) {
-    if table::get(epoll) == Entry::OTHER {
-        table::put(epoll, Entry::new(Kind::Epoll, 0, 0, 0));
-    }
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn epoll_ctl(
     epoll: c_int,
@@ -252,8 +241,8 @@ unsafe extern "C-unwind" fn epoll_ctl(
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
     let outcome = unsafe { real::epoll_ctl(epoll, operation, fd, event) };
-    if spin::is_on() && outcome == 0 && spin::is_connection(fd) && process::owns_memory() {
-        note_epoll(epoll);
+    if outcome == 0 && spin::is_connection(fd) {
+        spin::note_epoll(epoll);
     }
     if outcome == 0 && table::get(fd).kind() == Kind::Fresh && process::owns_memory() {
         let watch = || {

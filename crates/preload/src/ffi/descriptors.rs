@@ -18,7 +18,7 @@ fn forget(fd: c_int) {
     match entry.kind() {
         Kind::Other | Kind::Aside => return,
         // At worst, a child of vfork prevents that its parent's socket is moved.
-        Kind::Fresh | Kind::OtherListener | Kind::Unix | Kind::Epoll => {
+        Kind::Fresh | Kind::OtherListener | Kind::Plain | Kind::Epoll => {
             table::replace(fd, entry, Entry::OTHER);
             if entry.has(WATCHED) && owns_memory() {
                 watch::forget(fd);

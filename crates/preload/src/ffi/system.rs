@@ -38,8 +38,8 @@ pub(crate) fn watch(fd: c_int, watch: Watch) {
     let mut event = libc::epoll_event { events: watch.events, u64: watch.data };
     // SAFETY: one structure, which outlives the call.
     let outcome = unsafe { real::epoll_ctl(watch.epoll, libc::EPOLL_CTL_ADD, fd, &mut event) };
-    if spin::is_on() && outcome == 0 {
-        super::calls::note_epoll(watch.epoll);
+    if outcome == 0 {
+        spin::note_epoll(watch.epoll);
     }
 }
 

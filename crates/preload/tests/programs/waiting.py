@@ -4,6 +4,7 @@ way, which says what was observed."""
 import ctypes
 import errno
 import os
+import resource
 import select
 import signal
 import socket
@@ -116,6 +117,9 @@ RECEIVES = {
 def pair(family):
     if family == "socketpair":
         return socket.socketpair()
+    if family == "plain tcp":
+        # Too few descriptors for a connection to be moved.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
     listener = socket.socket(socket.AF_UNIX if family == "unix" else socket.AF_INET)
     if family == "unix":
         listener.bind("\0waiting-%d" % os.getpid())
