@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
-use crossway_lab::advise::ready::READY;
+use crossway_advise::ready::READY;
 use crossway_lab::agent::AgentProgram;
 use crossway_lab::contender::Folders;
 use crossway_lab::pattern;

@@ -8,8 +8,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 
-use crossway_lab::advise::question::Pattern;
-use crossway_lab::advise::starter::{self, Language, Languages, StarterError};
+use crossway_advise::question::Pattern;
+use crossway_advise::starter::{self, Language, Languages, StarterError};
 use crossway_sys::proc;
 use crossway_tipc_client::LoneTipcd;
 

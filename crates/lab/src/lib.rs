@@ -4,7 +4,6 @@
 //! interleaved with those of competing cases, and each trial becomes one record. Comparisons, rankings, exports and
 //! the report are pure functions of records.
 
-pub mod advise;
 pub mod agent;
 mod assemble;
 pub mod calibrate;
@@ -27,7 +26,6 @@ mod live_testbed;
 pub mod load;
 pub mod meters;
 pub mod moves;
-pub mod observed;
 pub mod other_work;
 pub mod pattern;
 pub mod payload;

@@ -16,4 +16,6 @@ pub mod map;
 pub mod rates;
 pub mod recording;
 pub mod snapshot;
+#[cfg(feature = "samples")]
+pub mod tape;
 pub mod target;

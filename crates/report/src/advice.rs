@@ -1,7 +1,7 @@
 //! The answer of `crossway advise` as an HTML page: one file that works offline.
 
-use crossway_lab::advise::figure::Figure;
-use crossway_lab::advise::{Advice, Compared, Flip};
+use crossway_advise::figure::Figure;
+use crossway_advise::{Advice, Compared, Flip};
 use crossway_records::awake::busy_explained;
 use crossway_records::stats::{TRIALS_AT_LEAST, interval_name};
 use minijinja::value::Serde;

@@ -9,10 +9,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use crossway_lab::advise::candidate::{Candidate, Known};
-use crossway_lab::advise::ready::READY;
-use crossway_lab::advise::starter::{self, Languages};
-use crossway_lab::advise::{
+use crossway_advise::candidate::{Candidate, Known};
+use crossway_advise::observed::gain::Gain;
+use crossway_advise::ready::READY;
+use crossway_advise::starter::{self, Languages};
+use crossway_advise::{
     Advice, AdviseError, Bench, Library, Machine, NoBench, Question, Sources, admissible, advise,
     least_time,
 };
@@ -21,7 +22,6 @@ use crossway_lab::catalogue;
 use crossway_lab::env::Environment;
 use crossway_lab::faults::{FAULTS, FaultRecord, read_faults};
 use crossway_lab::launcher::Launcher;
-use crossway_lab::observed::gain::Gain;
 use crossway_lab::run::{Options, RunError, RunEvent};
 use crossway_lab::shutdown;
 use crossway_mech::Probe;

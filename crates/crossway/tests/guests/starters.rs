@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crossway_lab::advise::question::Pattern;
-use crossway_lab::advise::starter;
+use crossway_advise::question::Pattern;
+use crossway_advise::starter;
 
 use super::{boot, errors, exec, own};
 

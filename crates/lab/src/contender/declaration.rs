@@ -233,7 +233,7 @@ fn one(
 }
 
 /// Whether `word` has the form of a language name, as in questions of `crossway advise`.
-pub(crate) fn is_language(word: &str) -> bool {
+pub fn is_language(word: &str) -> bool {
     let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+#-".contains(c);
     word.starts_with(|c: char| c.is_ascii_lowercase()) && word.chars().all(letter)
 }

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub use building::BuildError;
 pub use declaration::DeclarationError;
-pub(crate) use declaration::is_language;
+pub use declaration::is_language;
 pub(crate) use end::End;
 pub use folders::{Declared, Folders, NoFolder};
 pub(crate) use program::ProgramError;

@@ -6,28 +6,30 @@ use super::PlanError;
 
 /// A position in a plan, for error messages.
 #[derive(Clone, Debug)]
-pub(crate) struct At<'a> {
+pub struct At<'a> {
     file: &'a str,
     key: String,
 }
 
 impl<'a> At<'a> {
     /// The top of the plan.
-    pub(crate) fn top(file: &'a str) -> At<'a> {
+    pub fn top(file: &'a str) -> At<'a> {
         At { file, key: String::new() }
     }
 
-    pub(crate) fn key(&self, key: &str) -> At<'a> {
+    /// The position of a key of the table at this one.
+    pub fn key(&self, key: &str) -> At<'a> {
         let key = if self.key.is_empty() { key.to_owned() } else { format!("{}.{key}", self.key) };
         At { file: self.file, key }
     }
 
-    pub(crate) fn bad(&self, why: impl Into<String>) -> PlanError {
+    /// An error at this position.
+    pub fn bad(&self, why: impl Into<String>) -> PlanError {
         PlanError::Bad { file: self.file.to_owned(), key: self.key.clone(), why: why.into() }
     }
 
     /// Rejects keys other than these.
-    pub(crate) fn only(&self, table: &Table, allowed: &[&str]) -> Result<(), PlanError> {
+    pub fn only(&self, table: &Table, allowed: &[&str]) -> Result<(), PlanError> {
         match table.keys().find(|key| !allowed.contains(&key.as_str())) {
             None => Ok(()),
             Some(key) => {
@@ -36,16 +38,24 @@ impl<'a> At<'a> {
         }
     }
 
-    pub(crate) fn table<'v>(&self, value: &'v Value) -> Result<&'v Table, PlanError> {
+    /// The value as a table.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn table<'v>(&self, value: &'v Value) -> Result<&'v Table, PlanError> {
         value.as_table().ok_or_else(|| self.bad(format!("expected a table, not {}", kind(value))))
     }
 
-    pub(crate) fn text<'v>(&self, value: &'v Value) -> Result<&'v str, PlanError> {
+    /// The value as a string.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn text<'v>(&self, value: &'v Value) -> Result<&'v str, PlanError> {
         value.as_str().ok_or_else(|| self.bad(format!("expected a string, not {}", kind(value))))
     }
 
     /// Parses a number within bounds.
-    pub(crate) fn number(&self, value: &Value, least: u64, most: u64) -> Result<u64, PlanError> {
+    pub fn number(&self, value: &Value, least: u64, most: u64) -> Result<u64, PlanError> {
         let number = value
             .as_integer()
             .ok_or_else(|| self.bad(format!("expected an integer, not {}", kind(value))))?;
@@ -56,7 +66,7 @@ impl<'a> At<'a> {
     }
 
     /// Parses a required number of a table.
-    pub(crate) fn field(
+    pub fn field(
         &self,
         table: &Table,
         name: &str,
@@ -68,7 +78,7 @@ impl<'a> At<'a> {
     }
 
     /// Parses one value or a list of them; a list must not be empty.
-    pub(crate) fn axis<T>(
+    pub fn axis<T>(
         &self,
         value: &Value,
         mut read: impl FnMut(&At<'a>, &Value) -> Result<T, PlanError>,
@@ -81,7 +91,7 @@ impl<'a> At<'a> {
     }
 }
 
-pub(crate) fn kind(value: &Value) -> String {
+pub(super) fn kind(value: &Value) -> String {
     match value {
         Value::String(text) => format!("'{text}'"),
         Value::Array(_) => "a list".to_owned(),

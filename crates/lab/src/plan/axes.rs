@@ -163,7 +163,11 @@ pub(super) fn access(at: &At<'_>, value: &Value) -> Result<Access, PlanError> {
     }
 }
 
-pub(crate) fn placement(at: &At<'_>, value: &Value) -> Result<PlacementAxis, PlanError> {
+/// Parses a placement.
+///
+/// # Errors
+/// There is no such placement.
+pub fn placement(at: &At<'_>, value: &Value) -> Result<PlacementAxis, PlanError> {
     const ALLOWED: &str = "same-core, smt-sibling, shared-cache, other-core, cross-socket, unpinned, \
                            every-pair, every-pair-and-self, { cpus = { a = 0, b = 1 } }";
     let one = |placement| Ok(PlacementAxis::One(placement));
@@ -189,7 +193,11 @@ pub(crate) fn placement(at: &At<'_>, value: &Value) -> Result<PlacementAxis, Pla
     }
 }
 
-pub(crate) fn load(at: &At<'_>, value: &Value) -> Result<Load, PlanError> {
+/// Parses a background load.
+///
+/// # Errors
+/// There is no such load.
+pub fn load(at: &At<'_>, value: &Value) -> Result<Load, PlanError> {
     const ALLOWED: &str =
         "idle, { cpu = N, memory = N, io = N } (numbers of workers; each may be omitted)";
     match value.as_str() {

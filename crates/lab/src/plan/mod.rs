@@ -24,13 +24,12 @@ use crossway_records::goals::Goals;
 use crossway_records::inputs::{Ends, Load, Placement, Workload};
 use crossway_records::testbed::Testbed;
 
-pub(crate) use at::At;
-pub(crate) use axes::{load, placement};
-pub(crate) use repeat::{load_value, number, table, value};
+pub use at::At;
+pub use axes::{load, placement};
+pub use repeat::{load_value, number, table, value};
 pub use replaying::ReplayingError;
-pub(crate) use sizes::bytes as size_bytes;
-pub use testbeds::HostsError;
-pub(crate) use testbeds::{share, written as testbed_table};
+pub use sizes::bytes as size_bytes;
+pub use testbeds::{HostsError, share, written as testbed_table};
 
 /// The plans that come with the program, by name.
 pub const PRESETS: &[(&str, &str)] = &[

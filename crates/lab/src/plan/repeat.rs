@@ -81,23 +81,29 @@ impl Plan {
     }
 }
 
-pub(crate) fn number(n: u64) -> Value {
+/// A number as TOML; larger ones than TOML has become its largest.
+pub fn number(n: u64) -> Value {
     Value::Integer(i64::try_from(n).unwrap_or(i64::MAX))
 }
 
-pub(crate) fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
+/// A table with these entries.
+pub fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 /// Converts a value of a record to TOML; values have the same form in plans as in records.
-pub(crate) fn value(value: impl Serialize) -> Result<Value, PlanError> {
+pub fn value(value: impl Serialize) -> Result<Value, PlanError> {
     Value::try_from(value).map_err(|error| PlanError::NotToml {
         file: "the record's inputs".to_owned(),
         why: error.to_string(),
     })
 }
 
-pub(crate) fn load_value(load: Load) -> Result<Value, PlanError> {
+/// Converts a load to TOML, as plans write it.
+///
+/// # Errors
+/// TOML cannot express a number of workers.
+pub fn load_value(load: Load) -> Result<Value, PlanError> {
     if load.is_idle() { Ok("idle".into()) } else { value(load) }
 }
 

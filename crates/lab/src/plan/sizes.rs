@@ -32,7 +32,7 @@ pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<u64>, PlanError> {
 }
 
 /// Parses a number of bytes, with or without a unit, from `least` to [`LARGEST`].
-pub(crate) fn bytes(at: &At<'_>, value: &Value, least: u64) -> Result<u64, PlanError> {
+pub fn bytes(at: &At<'_>, value: &Value, least: u64) -> Result<u64, PlanError> {
     let number = match value {
         Value::Integer(_) => return at.number(value, least, LARGEST),
         Value::String(text) => with_unit(text),

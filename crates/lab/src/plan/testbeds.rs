@@ -78,7 +78,11 @@ fn kind(at: &At<'_>, value: &Value) -> Result<TestbedKind, PlanError> {
     }
 }
 
-pub(crate) fn share(at: &At<'_>, value: &Value) -> Result<Share, PlanError> {
+/// Parses what two containers have in common.
+///
+/// # Errors
+/// There is no such thing.
+pub fn share(at: &At<'_>, value: &Value) -> Result<Share, PlanError> {
     let word = at.text(value)?;
     let known = Share::ALL.into_iter().find(|share| share.name() == word);
     known.ok_or_else(|| {
@@ -217,7 +221,7 @@ pub(super) fn named(
 }
 
 /// The testbed as a table of a plan.
-pub(crate) fn written(testbed: &Testbed) -> Table {
+pub fn written(testbed: &Testbed) -> Table {
     let mut table = Table::new();
     table.insert("kind".into(), testbed.kind.name().into());
     if testbed.kind == TestbedKind::Hosts {

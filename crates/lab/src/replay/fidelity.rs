@@ -86,7 +86,7 @@ fn carries(mechanism: &str, carrier: &str) -> bool {
 }
 
 /// The mechanisms that work as the carrier of a recorded channel does; empty for one that Crossway does not measure.
-pub(crate) fn same_as(carrier: &str) -> &'static [&'static str] {
+pub fn same_as(carrier: &str) -> &'static [&'static str] {
     match carrier {
         "pipe" => &["pipe"],
         "fifo" => &["fifo"],

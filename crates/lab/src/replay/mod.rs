@@ -9,7 +9,7 @@ mod compile;
 pub(crate) mod fidelity;
 mod script;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use crossway_observe::recording::{Recording, RecordingError};
 use crossway_records::inputs::{ReplayShape, Workload};
 
 pub use compile::Unplayable;
+pub use fidelity::same_as;
 pub use script::{Script, Step, When};
 
 /// Speed in per cent of the recorded one at which pauses vanish.

@@ -1,108 +1,15 @@
-//! Recordings made by hand, and what becomes of them.
+//! What becomes of recordings.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
-use crossway_observe::recording::{
-    Direction, Event, Head, Method, Operation, RecordedChannel, RecordedProcess, Recording,
-};
+use crossway_observe::tape::{Tape, exchanges};
 use crossway_records::inputs::{ReplayShape, Workload};
 
 use super::script::{Step, When};
 use super::*;
 
-/// A recording of one channel between two processes of one thread each.
-pub(crate) struct Tape {
-    recording: Recording,
-}
-
-impl Tape {
-    pub(crate) fn new(carrier: &str, cost_ns: Option<u64>) -> Tape {
-        let process = |pid, name: &str| RecordedProcess { pid, name: name.to_owned() };
-        let channel = RecordedChannel {
-            carrier: carrier.to_owned(),
-            name: String::new(),
-            from: BTreeSet::from([0]),
-            to: BTreeSet::from([1]),
-        };
-        let head = Head {
-            totals: Some(Default::default()),
-            processes: vec![process(10, "client"), process(20, "server")],
-            threads: vec![0, 1, 0],
-            channels: vec![channel.clone(), channel],
-            ..Head::new(
-                "test",
-                1,
-                Method {
-                    name: "test".to_owned(),
-                    cost_ns_per_call: cost_ns,
-                    cost_note: String::new(),
-                    blind_to: String::new(),
-                },
-            )
-        };
-        Tape { recording: Recording { head, events: Vec::new(), defects: Vec::new() } }
-    }
-
-    /// A call by a thread; `channel` is `None` for a wait. Threads 0 and 2 are the client's, 1 is the server's.
-    fn call(
-        &mut self,
-        thread: u32,
-        operation: Operation,
-        channel: Option<u32>,
-        (at_ns, call_ns): (i64, u64),
-        size_bytes: u64,
-    ) {
-        let sends = operation == Operation::Send;
-        let direction =
-            if sends == (thread != 1) { Direction::Forward } else { Direction::Backward };
-        self.recording.events.push(Event {
-            at_ns,
-            thread,
-            operation,
-            channel,
-            direction,
-            size_bytes,
-            call_ns,
-            queued_bytes: None,
-            cpu: Some(thread),
-            after: None,
-        });
-    }
-
-    pub(crate) fn sends(&mut self, thread: u32, at_ns: i64, call_ns: u64, size: u64) {
-        self.call(thread, Operation::Send, Some(0), (at_ns, call_ns), size);
-    }
-
-    pub(crate) fn receives(&mut self, thread: u32, at_ns: i64, call_ns: u64, size: u64) {
-        self.call(thread, Operation::Receive, Some(0), (at_ns, call_ns), size);
-    }
-
-    pub(crate) fn waits(&mut self, thread: u32, at_ns: i64, call_ns: u64) {
-        self.call(thread, Operation::Wait, None, (at_ns, call_ns), 0);
-    }
-
-    fn replay(&self, speed_percent: u32) -> Result<Replay, ReplayError> {
-        Replay::of(&self.recording, Path::new("tape"), None, speed_percent)
-    }
-
-    pub(crate) fn recording(self) -> Recording {
-        self.recording
-    }
-}
-
-/// Exchanges of 64 and 1000 bytes, each 100 us: the server computes 5 us, the client 30 us.
-pub(crate) fn exchanges(count: i64, carrier: &str, cost_ns: Option<u64>) -> Tape {
-    let mut tape = Tape::new(carrier, cost_ns);
-    for number in 0..count {
-        let at = number * 100_000;
-        // The server's receive returns before the client's send does.
-        tape.receives(1, at - 30_000, 40_000, 64);
-        tape.sends(0, at, 12_000, 64);
-        tape.sends(1, at + 15_000, 5_000, 1000);
-        tape.receives(0, at + 13_000, 57_000, 1000);
-    }
-    tape
+fn compiled(tape: Tape, speed_percent: u32) -> Result<Replay, ReplayError> {
+    Replay::of(&tape.recording, Path::new("tape"), None, speed_percent)
 }
 
 fn shape_of(replay: &Replay) -> ReplayShape {
@@ -118,7 +25,7 @@ fn whens(steps: &[Step]) -> Vec<Option<When>> {
 
 #[test]
 fn a_reply_waits_for_its_request_and_the_next_request_for_the_reply() {
-    let replay = exchanges(3, "pipe", None).replay(100).unwrap();
+    let replay = compiled(exchanges(3, "pipe", None), 100).unwrap();
     assert_eq!(shape_of(&replay), ReplayShape::Exchanges);
     assert_eq!(replay.sizes(), (64, Some(1000)));
     let Script { ends: [client, server], messages, begins, .. } = &replay.script;
@@ -129,7 +36,7 @@ fn a_reply_waits_for_its_request_and_the_next_request_for_the_reply() {
     assert_eq!(whens(server), [None, answers, None, answers, None, answers]);
     assert_eq!(replay.recorded.exchanges_ns, [70_000; 3]);
     // The recorder's cost is not the program's time: four calls per exchange.
-    let corrected = exchanges(3, "pipe", Some(2_000)).replay(100).unwrap();
+    let corrected = compiled(exchanges(3, "pipe", Some(2_000)), 100).unwrap();
     assert_eq!(whens(&corrected.script.ends[1])[1], Some(When::Busy(3_000)));
     assert!(corrected.recorded.exchanges_ns.iter().all(|ns| *ns < 70_000));
     assert!(corrected.recorded.method_share.unwrap() > 0.05);
@@ -138,10 +45,10 @@ fn a_reply_waits_for_its_request_and_the_next_request_for_the_reply() {
 
 #[test]
 fn speed_shortens_pauses_and_full_speed_has_none() {
-    let twice = exchanges(3, "pipe", None).replay(200).unwrap();
+    let twice = compiled(exchanges(3, "pipe", None), 200).unwrap();
     assert_eq!(whens(&twice.script.ends[0])[2], Some(When::Busy(15_000)));
     assert_eq!(twice.messages_in(1), 7 * 6 + 4, "1 ms holds seven rounds of 135 us and a part");
-    let full = exchanges(3, "pipe", None).replay(AS_FAST_AS_POSSIBLE).unwrap();
+    let full = compiled(exchanges(3, "pipe", None), AS_FAST_AS_POSSIBLE).unwrap();
     let pauses =
         full.script.ends.iter().flatten().filter(|s| s.when.is_some_and(|w| w != When::Now));
     assert_eq!(pauses.count(), 0);
@@ -154,7 +61,7 @@ fn a_sender_that_never_listens_keeps_its_times_unless_the_channel_holds_it_back(
         paced.sends(0, number * 1_000_000, 3_000, 100);
         paced.receives(1, number * 1_000_000 - 900_000, 910_000, 100);
     }
-    let paced = paced.replay(100).unwrap();
+    let paced = compiled(paced, 100).unwrap();
     assert_eq!(shape_of(&paced), ReplayShape::Stream);
     assert_eq!(whens(&paced.script.ends[0])[3], Some(When::At(3_000_000)));
     assert_eq!(paced.script.ends[1][3].due_ns, Some(3_000_000));
@@ -166,7 +73,7 @@ fn a_sender_that_never_listens_keeps_its_times_unless_the_channel_holds_it_back(
             held.receives(1, number * 100_000 + 90_000, 4_000, 2 * 65_536);
         }
     }
-    let held = held.replay(100).unwrap();
+    let held = compiled(held, 100).unwrap();
     assert_eq!(shape_of(&held), ReplayShape::Bulk);
     assert_eq!(whens(&held.script.ends[0])[3], Some(When::Busy(5_000)));
     assert_eq!(held.script.ends[1].len(), 10, "each message is received");
@@ -182,7 +89,7 @@ fn what_was_sent_before_the_recording_began_is_not_replayed() {
     for event in exchanges(3, "unix-stream", None).recording.events {
         tape.recording.events.push(event);
     }
-    let replay = tape.replay(100).unwrap();
+    let replay = compiled(tape, 100).unwrap();
     assert!(
         replay.remarks.iter().any(|r| r.contains("64 bytes were received")),
         "{:?}",
@@ -195,7 +102,7 @@ fn what_was_sent_before_the_recording_began_is_not_replayed() {
 fn one_recorded_end_is_enough_and_is_said() {
     let mut tape = exchanges(3, "tcp-local", None);
     tape.recording.events.retain(|e| e.thread == 0);
-    let replay = tape.replay(100).unwrap();
+    let replay = compiled(tape, 100).unwrap();
     assert_eq!(replay.script.messages, 6);
     assert_eq!(whens(&replay.script.ends[1]), [None, Some(When::Now)].repeat(3));
     assert!(replay.remarks.iter().any(|r| r.contains("only one end")), "{:?}", replay.remarks);
@@ -212,7 +119,7 @@ fn a_pause_with_a_wait_is_a_sleep() {
         tape.receives(0, at + 6_000, 15_000, 64);
         tape.waits(0, at + 25_000, 9_000);
     }
-    let replay = tape.replay(100).unwrap();
+    let replay = compiled(tape, 100).unwrap();
     assert!(matches!(whens(&replay.script.ends[0])[2], Some(When::Idle(9_979_000))));
 }
 
@@ -225,9 +132,9 @@ fn times_that_contradict_the_order_are_refused() {
     tape.receives(1, 0, 1_000, 8);
     tape.sends(1, 5_000, 1_000, 8);
     // The receives are of bytes sent before: nothing contradicts, but nothing is received in between, either.
-    let replay = tape.replay(100).unwrap();
+    let replay = compiled(tape, 100).unwrap();
     assert_eq!(replay.script.messages, 2);
-    assert!(matches!(Tape::new("pipe", None).replay(100), Err(ReplayError::Silent { .. })));
+    assert!(matches!(compiled(Tape::new("pipe", None), 100), Err(ReplayError::Silent { .. })));
     let missing =
         Replay::of(&exchanges(1, "pipe", None).recording, Path::new("tape"), Some(9), 100);
     assert!(missing.unwrap_err().to_string().contains("no channel 9; it has channels 0 to 1"));
@@ -235,7 +142,7 @@ fn times_that_contradict_the_order_are_refused() {
 
 #[test]
 fn windows_end_with_an_exchange() {
-    let script = exchanges(3, "pipe", None).replay(100).unwrap().script;
+    let script = compiled(exchanges(3, "pipe", None), 100).unwrap().script;
     let whole = |messages| script.whole_exchanges(messages);
     assert_eq!([0, 1, 2, 3, 5, 6, 7].map(whole), [0, 2, 2, 4, 6, 6, 8]);
     assert_eq!([2, 6, 8].map(|messages| script.exchanges_in(messages)), [1, 3, 4]);

@@ -21,7 +21,8 @@ use crossway_records::record::Record;
 use crossway_records::records_io::{self, RESULTS, ReadError};
 use crossway_records::run_info::{RUN, RunInfo};
 
-pub(crate) const PLAN: &str = "plan.toml";
+/// Name of the plan in the folder of a run.
+pub const PLAN: &str = "plan.toml";
 
 /// The reason why a run could not be created, continued or completed.
 #[derive(Debug, thiserror::Error)]

@@ -19,9 +19,8 @@ use crossway_sys::{Obstacle, lease};
 
 pub use crossway_records::run_info::RunInfo;
 use done::Done;
-pub(crate) use folder::PLAN;
 pub(crate) use folder::new_name;
-pub use folder::{Folder, RunError};
+pub use folder::{Folder, PLAN, RunError};
 pub use order::Slot;
 use running::Running;
 use testbeds::LiveTestbeds;

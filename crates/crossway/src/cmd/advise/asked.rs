@@ -1,7 +1,7 @@
 //! Options of `crossway advise` that describe the use case; each sets a key of the question.
 
 use anyhow::{Context, bail};
-use crossway_lab::advise::property::Property;
+use crossway_advise::property::Property;
 use toml::{Table, Value};
 
 use super::seconds;

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use crossway_advise::observed::gain::{Gain, NOT_WORTH};
+use crossway_advise::observed::{Flow, flows};
 use crossway_lab::agent::AgentProgram;
 use crossway_lab::launcher::Launcher;
-use crossway_lab::observed::gain::{Gain, NOT_WORTH};
-use crossway_lab::observed::{Flow, flows};
 use crossway_lab::run::{self, Options as RunOptions, RunError};
 use crossway_lab::shutdown;
 use crossway_observe::recording::Recording;
@@ -25,7 +25,7 @@ use crate::ui::Ui;
 const USUAL_ALTERNATIVE: &str = "uds-stream";
 /// How `--instead` names `crossway run`.
 const RUN: &str = "run";
-/// How programs get what [`With::unmodified`](crossway_lab::observed::gain::With::unmodified) says.
+/// How programs get what [`With::unmodified`](crossway_advise::observed::gain::With::unmodified) says.
 const BY_RUN: &str = "crossway run --cpu-budget 100%, for both programs as they are";
 /// Number of flows in the list of those that were not asked about.
 const LISTED: usize = 8;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use crossway_lab::advise::figure::Figure;
-use crossway_lab::advise::question::Objective;
-use crossway_lab::advise::ready::READY;
-use crossway_lab::advise::{Advice, Flip, Question};
+use crossway_advise::figure::Figure;
+use crossway_advise::question::Objective;
+use crossway_advise::ready::READY;
+use crossway_advise::{Advice, Flip, Question};
 use crossway_mech::Meeting;
 use crossway_records::awake::busy_explained;
 use crossway_records::stats::interval_name;

@@ -1,0 +1,421 @@
+//! The answer to a question, complete enough to be printed, drawn or read by a program.
+
+mod disturbed;
+mod flip;
+mod reasons;
+mod runs;
+
+use crossway_mech::Meeting;
+use disturbed::{disturbances, durations};
+pub use flip::Flip;
+pub use reasons::Reason;
+pub(crate) use reasons::objective_words;
+use reasons::{
+    commands, enter_flips, fault_tests, not_pursued, nothing_admissible, prefer_if, remedy,
+    settings, trials_words,
+};
+use runs::{against_earlier, side_by_side, why_no_confidence};
+use serde::Serialize;
+
+use super::Sources;
+use super::candidate::{Candidate, Field, RuledOut, may_spin};
+use super::figure::{Figure, GoalVerdict};
+use super::judge::{CONFIDENT, Choice, Judged, choose, judge};
+use super::objection::{NoChoice, Objection};
+use super::property::Property;
+use super::question::{Objective, Question, Site};
+use super::survey::Survey;
+use super::trials::Trial;
+use crossway_records::stats::TRIALS_AT_LEAST;
+
+/// A row of the decision table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// The candidate's label.
+    pub candidate: String,
+    /// The mechanism's id.
+    pub mechanism: String,
+    /// The figure to minimise, nanoseconds per message.
+    pub cost_ns: Figure,
+    /// Latency at the question's percentile, nanoseconds.
+    pub latency_ns: Option<Figure>,
+    /// Messages per second: of successive round trips, or of a stream at full speed.
+    pub rate_msgs_per_s: Option<Figure>,
+    /// CPU time of all ends and of servers between them, per message, nanoseconds.
+    pub cpu_ns: Option<Figure>,
+    /// Whether the ends may block but hardly slept; each of them then kept a CPU busy, as spinning ends do.
+    pub kept_awake: bool,
+    /// Whether each goal of the question is met.
+    pub goals: Vec<GoalVerdict>,
+    /// Why the trials do not decide whether the candidate reaches the stated rate, in words; `None` if they decide it,
+    /// or if no rate was stated.
+    pub open_rate: Option<String>,
+    /// Reasons for the verdict, in words: a missed rate, prohibited spinning, or why the candidate was not pursued.
+    /// Missed goals are in `goals`.
+    pub why: Vec<String>,
+    /// One of `chosen`, `equal` (as good as the choice), `admissible`, `not pursued` (dropped after an earlier stage,
+    /// or has only records of earlier runs) and `fails` (ruled out by its trials).
+    pub verdict: &'static str,
+    /// Ids of the cases whose trials gave these figures.
+    pub cases: Vec<String>,
+    /// Names of the runs that the trials are from.
+    pub runs: Vec<String>,
+}
+
+impl Compared {
+    /// Whether the candidate was measured to the end and no trial speaks against it.
+    pub fn is_pursued(&self) -> bool {
+        matches!(self.verdict, "chosen" | "equal" | "admissible")
+    }
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, Serialize)]
+pub struct Advice {
+    /// The question's name.
+    pub name: String,
+    /// The question in one sentence.
+    pub question: String,
+    /// The figure that is minimised.
+    pub objective: Objective,
+    /// The objective in words, with the percentile.
+    pub objective_words: String,
+    /// Label of the recommended candidate; `None` if there is no recommendation, for the reason in `abstained`.
+    pub choice: Option<String>,
+    /// The mechanism of the recommended candidate.
+    pub mechanism: Option<String>,
+    /// Why there is no recommendation, in words; `None` if there is one.
+    pub abstained: Option<String>,
+    /// The kind of the reason in `abstained`.
+    pub no_choice: Option<NoChoice>,
+    /// What both ends of the recommended candidate need to meet, any one of these; empty for contenders, of which it is not
+    /// known, and without a recommendation.
+    pub meets: Vec<Meeting>,
+    /// Candidates that are as good as the choice for this question.
+    pub equal: Vec<String>,
+    /// The best of the other mechanisms.
+    pub runner_up: Option<String>,
+    /// Conditions under which to prefer the runner-up.
+    pub prefer_runner_up_if: Vec<String>,
+    /// Probability, given all trials, that the choice costs at most 5 % more than the best of the admissible candidates
+    /// that were measured to the end. `None` with too few trials, or if the choice is the only such candidate.
+    pub confidence: Option<f64>,
+    /// Why no confidence is stated although there are trials of several candidates; otherwise `None`.
+    pub no_confidence: Option<String>,
+    /// Settings to make in the program.
+    pub settings: Vec<String>,
+    /// All candidates with figures, lowest cost first.
+    pub compared: Vec<Compared>,
+    /// Mechanisms that were ruled out, each with the reason.
+    pub ruled_out: Vec<RuledOut>,
+    /// Variations of the question, and the choice in each.
+    pub flips: Vec<Flip>,
+    /// What may have distorted the figures: disturbances of the machine before and during the trials, and different
+    /// durations of trials.
+    pub warnings: Vec<String>,
+    /// Requirements about which there is no evidence for any candidate, and so none for the choice: `the required
+    /// property crash-survival`.
+    pub open_requirements: Vec<String>,
+    /// Why there is no evidence for requirements, how to obtain it, and other remarks.
+    pub notes: Vec<String>,
+    /// Whether the figures were measured on another machine.
+    pub foreign: bool,
+    /// Time spent measuring, seconds.
+    pub measured_s: f64,
+    /// Commands that reproduce the figures.
+    pub commands: Vec<String>,
+}
+
+pub(super) fn put_together(
+    question: &Question,
+    field: Field,
+    sources: &Sources<'_>,
+    survey: &Survey,
+) -> Advice {
+    let mut advice = Advice {
+        name: question.name.clone(),
+        question: question.sentence(),
+        objective: question.objective,
+        objective_words: objective_words(question),
+        choice: None,
+        mechanism: None,
+        abstained: None,
+        no_choice: None,
+        meets: Vec::new(),
+        equal: Vec::new(),
+        runner_up: None,
+        prefer_runner_up_if: Vec::new(),
+        confidence: None,
+        no_confidence: None,
+        settings: Vec::new(),
+        compared: Vec::new(),
+        ruled_out: field.ruled_out,
+        flips: Vec::new(),
+        warnings: Vec::new(),
+        open_requirements: field.open_requirements,
+        notes: field.unanswered,
+        foreign: false,
+        measured_s: survey.took.as_secs_f64(),
+        commands: Vec::new(),
+    };
+    advice.notes.extend(fault_tests(&field.untested, sources));
+    if !may_spin(question) && !question.wishes.contains_key(&Property::Spinning) {
+        advice.notes.push(
+            "spinning was not considered, since each end would occupy a CPU; `--no-preference spinning` allows it".to_owned(),
+        );
+    }
+    advice.warnings.extend(question.unknown_languages());
+    if question.site == Site::OtherContainer {
+        advice.notes.push(
+            "the measured containers are created by root, without a user namespace, a seccomp filter or dropped \
+             capabilities; yours may have all three. If yours share a volume, /dev/shm, or a network, IPC or PID \
+             namespace, say so with --shares"
+                .to_owned(),
+        );
+    }
+    if sources.budget.is_none() {
+        let empty = sources.library.empty.iter();
+        advice.notes.extend(
+            empty.map(|folder| format!("the folder {} contains no runs", folder.display())),
+        );
+    }
+    advice.notes.extend(sources.library.warnings.iter().cloned());
+    if field.candidates.is_empty() {
+        let why = field
+            .conflict
+            .unwrap_or_else(|| "each was ruled out; see the reasons under 'Ruled out'".to_owned());
+        let why = format!("no mechanism here meets the requirements: {why}");
+        abstain(&mut advice, NoChoice::NoCandidate, why);
+        return advice;
+    }
+    let judged = all_judged(question, &field.candidates, sources, survey, &mut advice);
+    let choice = choose(question, &judged);
+    if question.objective == Objective::Latency && judged.iter().any(|j| j.of_maxima) {
+        advice.objective_words += " or maximum";
+        advice.notes.push(format!(
+            "where fewer than {TRIALS_AT_LEAST} trials of a candidate have enough samples for the {}, the largest \
+             sample of a trial takes the place of the percentile that it lacks",
+            question.percentile().name()
+        ));
+    }
+    enter_table(&mut advice, &judged, choice.as_ref());
+    let mut runs: Vec<&String> = judged.iter().flat_map(|j| &j.runs).collect();
+    runs.sort();
+    runs.dedup();
+    if survey.trials.is_empty() && runs.len() > 1 {
+        advice.notes.push(format!(
+            "The figures come from {} runs at different times, so a difference between candidates may be due to the \
+             machine. Without --no-measure, the candidates are measured now, with interleaved trials.",
+            runs.len()
+        ));
+    }
+    advice.warnings.extend(disturbances(sources, survey, &runs));
+    advice.warnings.extend(durations(&judged));
+    advice.commands = commands(question, sources, &runs);
+    match &choice {
+        None => {
+            let (kind, why) = nothing_admissible(question, sources, &judged, survey);
+            abstain(&mut advice, kind, why);
+        }
+        Some(choice) => enter_choice(&mut advice, question, sources, choice, survey),
+    }
+    advice
+}
+
+/// The figures of every candidate that has trials. Trials of other machines are used only if there are none of this
+/// machine. Adds candidates without figures to the list of those that were ruled out.
+fn all_judged(
+    question: &Question,
+    candidates: &[Candidate],
+    sources: &Sources<'_>,
+    survey: &Survey,
+    advice: &mut Advice,
+) -> Vec<Judged> {
+    let best_of = |c: &Candidate| survey.judge(question, c, &sources.library.own);
+    let mut judged: Vec<Judged> = candidates.iter().filter_map(best_of).collect();
+    if survey.trials.is_empty() {
+        side_by_side(question, &mut judged, sources, advice);
+    }
+    if judged.is_empty() && !sources.library.foreign.is_empty() {
+        judged = candidates
+            .iter()
+            .filter_map(|c| judge(question, c, sources.library.foreign.iter()))
+            .collect();
+        if !judged.is_empty() {
+            advice.foreign = true;
+            advice.notes.push(
+                "these figures are from another machine: rankings differ between machines, so measure here before you rely on them".to_owned(),
+            );
+        }
+    }
+    for candidate in candidates {
+        if judged.iter().any(|j| j.candidate == *candidate) {
+            continue;
+        }
+        let of = |t: &&Trial| t.mechanism == candidate.mechanism;
+        let failed = survey.trials.iter().filter(of).find(|t| t.reason.is_some());
+        let of_trial = |trial: &Trial| format!("trials of {} in run {}", trial.case, trial.run);
+        let (objection, basis) = match (failed, survey.trials.iter().find(of)) {
+            (Some(trial), _) => {
+                let why = trial.reason.clone().unwrap_or_default();
+                (Objection::Failed { why }, of_trial(trial))
+            }
+            (None, Some(trial)) => {
+                let figure = objective_words(question);
+                let why = trial.why_none(question.objective).map(str::to_owned);
+                (Objection::NoFigure { figure, why }, of_trial(trial))
+            }
+            (None, None) => (Objection::NoRecord, "the existing records".to_owned()),
+        };
+        advice.ruled_out.push(RuledOut::new(candidate.label(), objection, basis));
+    }
+    judged.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
+    // The commands that repeat the runs measure all candidates, so the slowest one decides how long the trials must be.
+    for at in 0..question.goals.latency_us.len() {
+        let of = |j: &Judged| j.goals.get(at)?.lacking?.measure_ms;
+        let longest = judged.iter().filter(|j| j.admissible()).filter_map(of).max();
+        for lacking in judged.iter_mut().filter_map(|j| j.goals.get_mut(at)?.lacking.as_mut()) {
+            lacking.measure_ms =
+                lacking.measure_ms.max(longest.filter(|_| lacking.measure_ms.is_some()));
+        }
+    }
+    judged
+}
+
+fn enter_table(advice: &mut Advice, judged: &[Judged], choice: Option<&Choice<'_>>) {
+    for j in judged {
+        let same = |other: &Judged| std::ptr::eq(j, other);
+        let verdict = match choice {
+            Some(c) if same(c.chosen) => "chosen",
+            Some(c) if c.equal.iter().any(|e| same(e)) => "equal",
+            _ if !j.failures().is_empty() => "fails",
+            // Without a choice, those that no trial speaks against were measured less.
+            _ if !j.admissible() || choice.is_none() => "not pursued",
+            Some(c) if !c.pursued.iter().any(|p| same(p)) => "not pursued",
+            _ => "admissible",
+        };
+        let why = match verdict {
+            "not pursued" => not_pursued(j),
+            _ => j.violations().iter().map(ToString::to_string).collect(),
+        };
+        for objection in j.failures() {
+            let basis = format!("{} of {}", trials_words(j.cost.n), j.cases.join(", "));
+            advice.ruled_out.push(RuledOut::new(j.candidate.label(), objection, basis));
+        }
+        advice.compared.push(Compared {
+            candidate: j.candidate.label(),
+            mechanism: j.candidate.mechanism.to_owned(),
+            cost_ns: j.cost,
+            latency_ns: j.latency,
+            rate_msgs_per_s: j.rate,
+            cpu_ns: j.cpu,
+            kept_awake: j.kept_awake,
+            goals: j.goals.clone(),
+            open_rate: j.open_rate(),
+            why,
+            verdict,
+            cases: j.cases.clone(),
+            runs: j.runs.clone(),
+        });
+    }
+    if advice.compared.iter().any(|c| c.verdict == "not pursued") {
+        advice.notes.push(
+            "candidates that were not pursued were dropped after an earlier stage, or only have records of earlier \
+             runs. Their trials are not interleaved with those of the other candidates, and the machine may have been \
+             in another state at the time"
+                .to_owned(),
+        );
+    }
+}
+
+fn enter_choice(
+    advice: &mut Advice,
+    question: &Question,
+    sources: &Sources<'_>,
+    choice: &Choice<'_>,
+    survey: &Survey,
+) {
+    let chosen = choice.chosen;
+    let confidence = choice.confidence;
+    let comparable = chosen.cost.n >= TRIALS_AT_LEAST && choice.pursued.len() > 1;
+    advice.confidence = comparable.then_some(confidence);
+    if comparable && survey.trials.is_empty() {
+        advice.no_confidence = why_no_confidence(sources, choice);
+        // The probability assumes trials that differ by chance only.
+        advice.confidence = advice.confidence.filter(|_| advice.no_confidence.is_none());
+    }
+    advice.equal = choice.equal.iter().map(|j| j.candidate.label()).collect();
+    advice.runner_up = choice.runner_up.map(|j| j.candidate.label());
+    if let Some(other) = choice.runner_up {
+        advice.prefer_runner_up_if = prefer_if(question, chosen, other);
+    }
+    let remedy = remedy(sources, advice.foreign);
+    let undecided: Vec<&GoalVerdict> = chosen.goals.iter().filter(|g| g.met.is_none()).collect();
+    for goal in undecided {
+        let label = chosen.candidate.label();
+        advice.notes.push(match goal.measured {
+            None => format!("{}: not measured for {label}; check it yourself", goal.goal),
+            Some(_) if goal.lacks_samples() => continue,
+            Some(_) => format!(
+                "{}: undecided for {label} after {}; {remedy}",
+                goal.goal,
+                trials_words(chosen.cost.n)
+            ),
+        });
+    }
+    if let Some(open) = chosen.open_rate() {
+        advice.notes.push(format!("rate: {open} for {}; {remedy}", chosen.candidate.label()));
+    }
+    if chosen.cost.n < TRIALS_AT_LEAST {
+        let why = format!(
+            "of the candidates that no trial speaks against, {} has the best figures, but only {}, and {TRIALS_AT_LEAST} \
+             are needed to distinguish it from the others; {remedy}",
+            chosen.candidate.label(),
+            trials_words(chosen.cost.n)
+        );
+        abstain(advice, NoChoice::FewTrials, why);
+        withdraw(advice);
+        return;
+    }
+    if confidence < CONFIDENT {
+        let near: Vec<String> = choice
+            .pursued
+            .iter()
+            .filter(|j| j.cost.overlaps(&chosen.cost))
+            .map(|j| j.candidate.label())
+            .collect();
+        let why = format!(
+            "the trials do not distinguish {}: {} may be the best choice, but the probability that it is within 5 % of the best is only {:.0} %; \
+             {remedy}",
+            near.join(", "),
+            chosen.candidate.label(),
+            confidence * 100.0
+        );
+        abstain(advice, NoChoice::Undistinguished, why);
+        withdraw(advice);
+        return;
+    }
+    advice.choice = Some(chosen.candidate.label());
+    advice.mechanism = Some(chosen.candidate.mechanism.to_owned());
+    advice.settings = settings(question, chosen);
+    let carrier = crossway_records::family::carrier(chosen.candidate.mechanism);
+    advice.meets = carrier.map_or(Vec::new(), |carrier| carrier.meets.to_vec());
+    if !survey.trials.is_empty() {
+        advice.warnings.extend(against_earlier(question, sources, chosen));
+    }
+    enter_flips(advice, question, chosen, survey);
+}
+
+/// Makes the answer one without a recommendation.
+fn abstain(advice: &mut Advice, kind: NoChoice, why: String) {
+    advice.no_choice = Some(kind);
+    advice.abstained = Some(why);
+}
+
+/// Makes the table agree with an answer that recommends nothing: no row is chosen, or equal to the choice.
+fn withdraw(advice: &mut Advice) {
+    for row in advice.compared.iter_mut().filter(|c| matches!(c.verdict, "chosen" | "equal")) {
+        row.verdict = "admissible";
+    }
+    advice.equal.clear();
+}

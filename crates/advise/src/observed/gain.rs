@@ -1,0 +1,322 @@
+//! By how much a whole program gets faster if a flow moves to another mechanism.
+//!
+//! An exchange of the program takes a time of which the channel is a part. The recording says how long it takes and, if
+//! the recorder's own cost is not too large, how much of that is the program's. What the channel takes now and would
+//! take instead is measured with messages of the recorded sizes. If the program waits for each answer, what counts is
+//! the round trip; if many exchanges are open at once, an end that always works is what counts, and the channel costs it
+//! the time of its calls, without the time of falling asleep and waking up.
+//!
+//! Each quantity is an interval, and so is the answer.
+
+use serde::Serialize;
+
+use super::{Flow, median};
+use crossway_lab::plan::{Plan, PlanError, number};
+use crossway_records::cases::counts;
+use crossway_records::inputs::{ReplayShape, Wait};
+use crossway_records::record::{Record, Span};
+use crossway_records::stats::{Interval, median_interval};
+use toml::{Table, Value};
+
+/// Trials of each mechanism.
+const TRIALS: u64 = 9;
+const MEASURE_MS: u64 = 60;
+const WARMUP_MS: u64 = 15;
+/// Confidence of the intervals.
+const LEVEL: f64 = 0.95;
+/// A gain that cannot exceed this part of the time is not worth a change.
+pub const NOT_WORTH: f64 = 0.02;
+/// Nothing saves more of a program's time than this.
+const MOST: f64 = 0.98;
+/// How exactly the recorder's cost for a call is known, as a factor in both directions.
+const COST_SPREAD: f64 = 0.25;
+
+/// What a program would gain from one mechanism.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct With {
+    /// The mechanism's id.
+    pub mechanism: String,
+    /// Whether `crossway run` does it, with the programs as they are: its ends look before they sleep.
+    pub unmodified: bool,
+    /// Time that it saves in each exchange, nanoseconds; negative if it takes longer.
+    pub saved_ns: Interval,
+    /// Part of the program's time that it saves: 0.2 means that what took 10 s takes 8 s. Negative if it takes longer.
+    pub less_time: Interval,
+    /// CPU time that both ends save together in each exchange, nanoseconds; `None` if it could not be measured.
+    pub cpu_saved_ns: Option<Interval>,
+    /// The answer in words.
+    pub verdict: String,
+}
+
+/// What a program would gain if a flow moved to another mechanism.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Gain {
+    /// The flow in words.
+    pub flow: String,
+    /// The mechanism that it uses.
+    pub now: String,
+    /// What an exchange of the program takes, nanoseconds: everything between two exchanges included.
+    pub exchange_ns: Interval,
+    /// The part of the time of each end that went into the flow's calls while it was recorded: the end that sends
+    /// first, and the other one.
+    pub share_of_time: [f64; 2],
+    /// Whether the program waits for each answer.
+    pub in_turn: bool,
+    /// The mechanisms that were compared with it.
+    pub with: Vec<With>,
+    /// What limits the prediction.
+    pub remarks: Vec<String>,
+}
+
+/// How the ends of a channel wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// As the mechanism does by itself, which is asleep if it can.
+    Natural,
+    /// They look for a moment before they sleep.
+    Look,
+    /// They never sleep.
+    Spin,
+}
+
+impl Ends {
+    fn of(record: &Record) -> Self {
+        match record.inputs.wait {
+            Wait::Spin => Ends::Spin,
+            Wait::Hybrid { .. } => Ends::Look,
+            _ => Ends::Natural,
+        }
+    }
+}
+
+/// The mechanism that `crossway run` makes of one that programs use, if it does anything for it.
+fn unmodified(now: &str) -> Option<&str> {
+    match now {
+        "tcp" | "tcp-nodelay" => Some("uds-stream"),
+        "uds-stream" | "uds-dgram" | "uds-seqpacket" => Some(now),
+        _ => None,
+    }
+}
+
+impl Flow {
+    /// The plan that measures what the flow's channel costs now and with each of `others`, and what it would cost with
+    /// `crossway run`, whose ends look for `look_us` microseconds before they sleep; `None` to leave that out.
+    ///
+    /// # Errors
+    /// There is no such mechanism.
+    pub fn gain_plan(
+        &self,
+        now: &str,
+        others: &[String],
+        look_us: Option<u64>,
+    ) -> Result<Plan, PlanError> {
+        let size = median(&self.requests).unwrap_or(1).max(1);
+        let mut mechanisms: Vec<Value> = vec![now.into()];
+        mechanisms.extend(others.iter().filter(|other| *other != now).map(|o| o.clone().into()));
+        let mut groups = Table::new();
+        let mut ways = vec![("natural", Value::from("natural"), mechanisms.clone())];
+        if !self.is_in_turn() {
+            ways.push(("spin", "spin".into(), mechanisms));
+        } else if let Some((look_us, id)) = look_us.zip(unmodified(now)) {
+            // Whoever does not wait for an answer gains nothing from looking for it.
+            let spin = Table::from_iter([("spin_us".to_owned(), number(look_us))]);
+            let wait = Table::from_iter([("hybrid".to_owned(), Value::Table(spin))]);
+            ways.push(("unmodified", Value::Table(wait), vec![id.into()]));
+        }
+        for (name, wait, mechanisms) in ways {
+            let mut group = Table::new();
+            group.insert("mechanisms".into(), Value::Array(mechanisms));
+            group.insert("size_bytes".into(), number(size));
+            group.insert("wait".into(), wait);
+            let workload = match self.shape {
+                ReplayShape::Exchanges => "ping-pong",
+                ReplayShape::Stream | ReplayShape::Bulk => "throughput",
+            };
+            group.insert("workload".into(), workload.into());
+            if let Some(reply) = median(&self.replies) {
+                group.insert("reply_bytes".into(), number(reply.max(1)));
+            }
+            if let [Some(a), Some(b)] = self.cpus {
+                group.insert(
+                    "placement".into(),
+                    if a == b { "same-core" } else { "other-core" }.into(),
+                );
+            }
+            group.insert("trials".into(), number(TRIALS));
+            group.insert("warmup_ms".into(), number(WARMUP_MS));
+            group.insert("measure_ms".into(), number(MEASURE_MS));
+            groups.insert(name.to_owned(), Value::Table(group));
+        }
+        let mut top = Table::new();
+        top.insert("about".into(), format!("The channel of a recording: {}", self.words()).into());
+        top.insert("group".into(), Value::Table(groups));
+        Plan::parse("observed", "the recording's plan", &top.to_string())
+    }
+
+    /// What an exchange of the program takes, from the recording: without and with the least of what the recorder cost.
+    /// `cost_ns` is that cost for each call.
+    pub fn exchange_ns(&self, cost_ns: Option<u64>) -> Interval {
+        let each = self.span_ns as f64 / self.exchanges.max(1) as f64;
+        let Some(cost_ns) = cost_ns else {
+            // Nobody knows what it cost: everything may have been the recorder's, except what no call takes.
+            return Interval { low: each * 0.05, high: each };
+        };
+        let calls = self.calls.iter().sum::<u64>() as f64 / self.exchanges.max(1) as f64;
+        // Ends that take turns pay one after the other; others may pay at the same time.
+        let at_once = if self.is_in_turn() { 1.0 } else { 2.0 };
+        let cost = |factor: f64| calls * cost_ns as f64 * factor;
+        let least = (each - cost(1.0 + COST_SPREAD)).max(each * 0.05);
+        Interval { low: least, high: (each - cost(1.0 - COST_SPREAD) / at_once).max(least) }
+    }
+
+    /// Predicts the gain from trials of [`Flow::gain_plan`]. `cost_ns` is what the recorder cost for each call;
+    /// `rate_per_s` is how many exchanges per second the program makes when nobody records it, if the user knows it.
+    pub fn gain(
+        &self,
+        now: &str,
+        records: &[Record],
+        cost_ns: Option<u64>,
+        rate_per_s: Option<f64>,
+    ) -> Gain {
+        let exchange_ns = match rate_per_s {
+            Some(rate) => Interval { low: 1e9 / rate, high: 1e9 / rate },
+            None => self.exchange_ns(cost_ns),
+        };
+        let in_turn = self.is_in_turn();
+        let mut remarks = Vec::new();
+        if exchange_ns.high > 2.0 * exchange_ns.low {
+            remarks.push(
+                "the recorder cost so much that the program's own time is hardly known: state how many exchanges per \
+                 second it makes when nobody records it (--real-rate), or record in a cheaper way"
+                    .to_owned(),
+            );
+        }
+        let mut ways: Vec<(&str, bool)> =
+            records.iter().map(|r| (r.mechanism.as_str(), Ends::of(r) == Ends::Look)).collect();
+        ways.sort_unstable();
+        ways.dedup();
+        let before = self.cost_of(now, false, records);
+        let mut with = Vec::new();
+        for (id, unmodified) in ways.into_iter().filter(|way| *way != (now, false)) {
+            let Some((was, is)) = before.zip(self.cost_of(id, unmodified, records)) else {
+                remarks.push(format!("{now} and {id} could not be compared here"));
+                continue;
+            };
+            // A channel that takes longer here than the program's whole exchange is quicker there, and so are others.
+            let fits = if in_turn { (exchange_ns.high / middle(was)).min(1.0) } else { 1.0 };
+            let mut saved_ns =
+                Interval { low: fits * (was.low - is.high), high: fits * (was.high - is.low) };
+            if self.shape == ReplayShape::Stream {
+                // The program decides when it sends, and is not held back.
+                saved_ns = Interval { low: 0.0, high: 0.0 };
+            }
+            let of = |saved: f64| {
+                let time = if saved > 0.0 {
+                    [exchange_ns.high, exchange_ns.low]
+                } else {
+                    [exchange_ns.low, exchange_ns.high]
+                };
+                time.map(|ns| (saved / ns).min(MOST))
+            };
+            let less_time = Interval { low: of(saved_ns.low)[0], high: of(saved_ns.high)[1] };
+            let cpu_saved_ns = cpu_ns(now, false, records)
+                .zip(cpu_ns(id, unmodified, records))
+                .map(|(was, is)| Interval { low: was.low - is.high, high: was.high - is.low });
+            with.push(With {
+                mechanism: id.to_owned(),
+                unmodified,
+                saved_ns,
+                less_time,
+                cpu_saved_ns,
+                verdict: verdict(less_time),
+            });
+        }
+        with.sort_by(|a, b| middle(b.less_time).total_cmp(&middle(a.less_time)));
+        if self.shape == ReplayShape::Stream {
+            remarks.push(
+                "the program sends at its own pace, so another channel saves CPU time but no waiting".to_owned(),
+            );
+        } else if !in_turn {
+            remarks.push(
+                "several exchanges are open at once: the prediction assumes that one end is always busy".to_owned(),
+            );
+        }
+        let share =
+            |end: usize| (self.in_calls_ns[end] as f64 / self.span_ns.max(1) as f64).min(1.0);
+        Gain {
+            flow: self.words(),
+            now: now.to_owned(),
+            exchange_ns,
+            share_of_time: [share(0), share(1)],
+            in_turn,
+            with,
+            remarks,
+        }
+    }
+
+    /// The time that an exchange spends in a channel of this mechanism, as far as the program has to wait for it. `looks`:
+    /// the ends look before they sleep.
+    fn cost_of(&self, id: &str, looks: bool, records: &[Record]) -> Option<Interval> {
+        let trials = |ends: Ends| {
+            let these = move |r: &&Record| r.mechanism == id && counts(r) && Ends::of(r) == ends;
+            records.iter().filter(these)
+        };
+        let figures = |ends: Ends| -> Vec<f64> {
+            trials(ends)
+                .filter_map(|record| match self.shape {
+                    ReplayShape::Exchanges => {
+                        let p50 = record.latency_ns.iter().find(|l| l.span == Span::RoundTrip)?.p50;
+                        // One end works during half of a round trip in which nobody sleeps.
+                        Some(p50 as f64 / if ends == Ends::Spin { 2.0 } else { 1.0 })
+                    }
+                    _ => Some(1e9 / record.throughput?.msgs_per_s),
+                })
+                .collect()
+        };
+        let figures = match self.is_in_turn() {
+            _ if looks => figures(Ends::Look),
+            true if trials(Ends::Natural).next().is_some() => figures(Ends::Natural),
+            _ => figures(Ends::Spin),
+        };
+        median_interval(&figures, LEVEL)
+    }
+}
+
+/// CPU time of both ends for each exchange.
+fn cpu_ns(id: &str, looks: bool, records: &[Record]) -> Option<Interval> {
+    let ends = if looks { Ends::Look } else { Ends::Natural };
+    let figures: Vec<f64> = records
+        .iter()
+        .filter(|r| r.mechanism == id && counts(r) && Ends::of(r) == ends)
+        .filter_map(|r| r.cost.map(|cost| cost.cpu_ns_per_msg))
+        .collect();
+    median_interval(&figures, LEVEL)
+}
+
+fn middle(interval: Interval) -> f64 {
+    (interval.low + interval.high) / 2.0
+}
+
+/// A gain in words.
+fn verdict(less: Interval) -> String {
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    if less.high < NOT_WORTH {
+        return match less.high < -NOT_WORTH {
+            true => format!("{} to {} slower: leave it", percent(-less.high), percent(-less.low)),
+            false => format!("at most {}: leave it", percent(less.high.max(0.0))),
+        };
+    }
+    if less.low < -0.005 {
+        return format!(
+            "between {} slower and {} faster: unclear",
+            percent(-less.low),
+            percent(less.high)
+        );
+    }
+    let (low, high) = (percent(less.low.max(0.0)), percent(less.high));
+    if low == high {
+        format!("about {low} less time")
+    } else {
+        format!("{low} to {high} less time")
+    }
+}

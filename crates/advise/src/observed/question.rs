@@ -1,0 +1,71 @@
+//! The question that a flow asks, in the form of a question file.
+
+use toml::{Table, Value};
+
+use super::{Flow, median};
+use crossway_lab::plan::{number, table};
+use crossway_records::inputs::ReplayShape;
+
+/// Below this part of the time, exchanges have a rate of their own instead of following each other.
+const IN_SUCCESSION: f64 = 0.3;
+/// Sizes that are less frequent than this part of the messages are left out of a question.
+const RARE: f64 = 0.002;
+/// Largest number of sizes in a question; rarer ones are left out.
+const MOST_SIZES: usize = 100;
+
+impl Flow {
+    /// The question about this flow: its sizes as a histogram, its pattern, its rate if it has one of its own, and the
+    /// placement that was seen.
+    pub fn question(&self) -> Table {
+        let mut question = Table::new();
+        question.insert("about".into(), format!("Recorded: {}", self.words()).into());
+        let exchanges = self.shape == ReplayShape::Exchanges;
+        let pattern = if exchanges { "request-reply" } else { "stream" };
+        question.insert("pattern".into(), pattern.into());
+        question.insert("size_bytes".into(), self.sizes());
+        if let Some(reply) = median(&self.replies).filter(|_| exchanges) {
+            question.insert("reply_bytes".into(), number(reply));
+        }
+        let per_s = self.exchanges as f64 * 1e9 / self.span_ns.max(1) as f64;
+        let own_rate = match self.shape {
+            ReplayShape::Exchanges => self.concurrency().is_some_and(|open| open < IN_SUCCESSION),
+            ReplayShape::Stream => true,
+            ReplayShape::Bulk => false,
+        };
+        if own_rate {
+            question
+                .insert("rate_per_s".into(), Value::Float((per_s * 10.0).round().max(1.0) / 10.0));
+        }
+        if let [Some(a), Some(b)] = self.cpus {
+            let placement = if a == b { "same-core" } else { "other-core" };
+            question.insert("placement".into(), placement.into());
+        }
+        question
+    }
+
+    /// The sizes of the requests with their shares, without the rare ones.
+    fn sizes(&self) -> Value {
+        let all: u64 = self.requests.values().sum();
+        let mut sizes: Vec<(u64, u64)> = self
+            .requests
+            .iter()
+            .map(|(size, count)| ((*size).max(1), *count))
+            .filter(|(_, count)| *count as f64 >= all as f64 * RARE)
+            .collect();
+        sizes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        sizes.truncate(MOST_SIZES);
+        match sizes[..] {
+            [] => number(median(&self.requests).unwrap_or(1).max(1)),
+            [(size, _)] => number(size),
+            _ => Value::Array(
+                sizes
+                    .into_iter()
+                    .map(|(size, count)| {
+                        let share = Value::Float(count as f64 / all as f64);
+                        table([("bytes", number(size)), ("share", share)])
+                    })
+                    .collect(),
+            ),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Flows, questions and gains of recordings made by hand.
+
+use super::gain::NOT_WORTH;
+use super::*;
+use crate::Question;
+use crossway_observe::tape::{Tape, exchanges};
+use crossway_records::inputs::Wait;
+use crossway_records::record::Record;
+use crossway_records::samples;
+
+fn round_trips(mechanism: &str, p50_ns: u64) -> Vec<Record> {
+    (0..7)
+        .map(|trial| {
+            let ns = p50_ns + u64::from(trial) * 10;
+            samples::ping_pong(mechanism, 64, trial, ns, ns as f64)
+        })
+        .collect()
+}
+
+#[test]
+fn a_flow_has_the_exchanges_of_its_channels_and_asks_a_question_that_advise_understands() {
+    let flows = flows(&exchanges(50, "tcp-local", None).recording);
+    let [flow] = &flows[..] else { panic!("{flows:?}") };
+    assert_eq!((flow.exchanges, flow.shape), (50, ReplayShape::Exchanges));
+    assert_eq!(flow.names, ["client (10)".to_owned(), "server (20)".to_owned()]);
+    assert_eq!(
+        (flow.requests.clone(), flow.replies.clone()),
+        ([(64, 50)].into(), [(1000, 50)].into())
+    );
+    assert!((flow.concurrency().unwrap() - 0.7).abs() < 0.02, "{:?}", flow.concurrency());
+    assert_eq!((flow.calls, flow.mechanism()), ([100, 100], Some("tcp-nodelay")));
+    let question = Question::from_table("observed", "the recording", &flow.question()).unwrap();
+    let sentence = question.sentence();
+    assert!(sentence.contains("requests of 64 B, replies of 1000 B"), "{sentence}");
+    assert_eq!(question.rate_per_s, None, "requests follow each other");
+}
+
+#[test]
+fn rare_exchanges_have_a_rate_and_mixed_sizes_are_a_histogram() {
+    let mut tape = Tape::new("unix-stream", None);
+    for number in 0..20 {
+        let (at, size) = (number * 50_000_000, if number % 4 == 0 { 4096 } else { 64 });
+        tape.sends(0, at, 5_000, size);
+        tape.receives(1, at + 1_000, 5_000, size);
+        tape.sends(1, at + 10_000, 5_000, 8);
+        tape.receives(0, at + 6_000, 15_000, 8);
+    }
+    let flow = flows(&tape.recording).remove(0);
+    let question = Question::from_table("observed", "the recording", &flow.question()).unwrap();
+    assert!((question.rate_per_s.unwrap() - 21.0).abs() < 0.5, "{:?}", question.rate_per_s);
+    assert_eq!(question.sizes.len(), 2);
+    assert_eq!((question.sizes[0].bytes, question.sizes[0].share), (64, 0.75));
+}
+
+#[test]
+fn the_gain_is_the_time_that_a_round_trip_saves_of_the_whole_exchange() {
+    let flow = flows(&exchanges(50, "tcp-local", Some(100)).recording).remove(0);
+    let mut records = round_trips("tcp-nodelay", 40_000);
+    records.extend(round_trips("uds-stream", 20_000));
+    records.extend(round_trips("shm-futex", 39_900));
+    let gain = flow.gain("tcp-nodelay", &records, Some(100), None);
+    assert!(gain.in_turn && gain.remarks.is_empty(), "{gain:?}");
+    // An exchange takes 100 us, of which 20 us are saved.
+    let with = |id: &str| gain.with.iter().find(|w| w.mechanism == id).unwrap();
+    let less = with("uds-stream").less_time;
+    assert!(less.low > 0.19 && less.high < 0.22, "{less:?}");
+    assert!(with("uds-stream").verdict.ends_with("less time"));
+    assert!(with("shm-futex").less_time.high < NOT_WORTH);
+    assert!(with("shm-futex").verdict.contains("leave it"));
+    // The same exchange, but nobody knows what the recorder cost.
+    let vague = flow.gain("tcp-nodelay", &records, None, None);
+    assert!(vague.remarks[0].contains("--real-rate"), "{:?}", vague.remarks);
+    let exact = flow.gain("tcp-nodelay", &records, None, Some(10_000.0));
+    assert!((exact.with[0].less_time.low - 0.2).abs() < 0.01, "{exact:?}");
+    let slower = flow.gain("shm-futex", &records, Some(100), None);
+    assert!(
+        slower.with.iter().any(|w| w.mechanism == "tcp-nodelay" && w.verdict.contains("at most"))
+    );
+}
+
+#[test]
+fn what_crossway_run_gains_is_measured_with_ends_that_look_before_they_sleep() {
+    let flow = flows(&exchanges(50, "tcp-local", Some(100)).recording).remove(0);
+    let plan = flow.gain_plan("tcp-nodelay", &["pipe".to_owned()], Some(200)).unwrap();
+    let ways: Vec<_> = plan.groups.iter().map(|g| (&g.mechanisms[..], &g.waits[..])).collect();
+    let looks = Wait::Hybrid { spin_us: 200 };
+    assert!(ways.contains(&(&["uds-stream"], &[Some(looks)])), "{ways:?}");
+    assert!(ways.contains(&(&["pipe", "tcp-nodelay"], &[None])), "{ways:?}");
+
+    let mut records = round_trips("tcp-nodelay", 40_000);
+    records.extend(round_trips("uds-stream", 39_000));
+    let mut looking = round_trips("uds-stream", 5_000);
+    looking.iter_mut().for_each(|r| r.inputs.wait = looks);
+    records.extend(looking);
+    let gain = flow.gain("tcp-nodelay", &records, Some(100), None);
+    let [run, plain] = &gain.with[..] else { panic!("{gain:?}") };
+    assert!(run.unmodified && !plain.unmodified, "{gain:?}");
+    assert!(run.less_time.low > 0.33 && plain.less_time.high < 0.03, "{gain:?}");
+    // The channel takes 40 us here, and the program's whole exchange 20 us.
+    let quick = flow.gain("tcp-nodelay", &records, None, Some(50_000.0));
+    let less = quick.with[0].less_time;
+    assert!(less.low > 0.86 && less.high < 0.89, "{quick:?}");
+    // Programs on a UNIX socket already only look before they sleep.
+    let own = flow.gain("uds-stream", &records, Some(100), None);
+    assert!(own.with.iter().any(|w| w.unmodified && w.less_time.low > 0.3), "{own:?}");
+    // Nothing is known of what it does for others.
+    let plan = flow.gain_plan("pipe", &["tcp".to_owned()], Some(200)).unwrap();
+    assert!(plan.groups.iter().all(|group| group.waits == [None]), "{:?}", plan.groups);
+}

@@ -1,0 +1,164 @@
+//! The values of a question's keys: pattern, site, objective, goals and sizes.
+
+use crossway_records::inputs::GoalFigure;
+
+/// The communication pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// One process sends a request and waits for the reply.
+    RequestReply,
+    /// Messages flow in one direction.
+    Stream,
+    /// One sender, several receivers.
+    FanOut,
+    /// Several senders, one receiver.
+    FanIn,
+    /// Connect, send a request, receive the reply, close.
+    ConnectPerExchange,
+}
+
+impl Pattern {
+    pub(super) const ALL: [(&'static str, Pattern); 5] = [
+        ("request-reply", Pattern::RequestReply),
+        ("stream", Pattern::Stream),
+        ("fan-out", Pattern::FanOut),
+        ("fan-in", Pattern::FanIn),
+        ("connect-per-exchange", Pattern::ConnectPerExchange),
+    ];
+
+    /// The pattern's name in questions.
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(_, p)| *p == self).map_or("", |(word, _)| word)
+    }
+}
+
+/// Location of the other process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// On this host.
+    SameHost,
+    /// In another container of this host's kernel.
+    OtherContainer,
+    /// On another host.
+    OtherHost,
+}
+
+impl Site {
+    pub(super) const ALL: [(&'static str, Site); 3] = [
+        ("same-host", Site::SameHost),
+        ("other-container", Site::OtherContainer),
+        ("other-host", Site::OtherHost),
+    ];
+
+    /// The site's name in questions.
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(_, s)| *s == self).map_or("", |(word, _)| word)
+    }
+}
+
+/// The figure that is minimised among the candidates that meet every goal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// Latency at the highest percentile that has a goal, or at the median if none has.
+    Latency,
+    /// Time per message at full speed.
+    Throughput,
+    /// CPU time per message, of all ends and of servers between them.
+    Cpu,
+}
+
+impl Objective {
+    pub(super) const ALL: [(&'static str, Objective); 3] = [
+        ("latency", Objective::Latency),
+        ("throughput", Objective::Throughput),
+        ("cpu", Objective::Cpu),
+    ];
+
+    /// The objective's name in questions.
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(_, o)| *o == self).map_or("", |(word, _)| word)
+    }
+}
+
+/// A percentile of a latency distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Percentile {
+    /// The median.
+    P50,
+    /// The 90th percentile.
+    P90,
+    /// The 99th percentile.
+    P99,
+    /// The 99.9th percentile.
+    P999,
+    /// The maximum.
+    Max,
+}
+
+impl Percentile {
+    pub(super) const ALL: [(&'static str, Percentile); 5] = [
+        ("p50_us", Percentile::P50),
+        ("p90_us", Percentile::P90),
+        ("p99_us", Percentile::P99),
+        ("p999_us", Percentile::P999),
+        ("max_us", Percentile::Max),
+    ];
+
+    /// The percentile's name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Percentile::P50 => "p50",
+            Percentile::P90 => "p90",
+            Percentile::P99 => "p99",
+            Percentile::P999 => "p99.9",
+            Percentile::Max => "max",
+        }
+    }
+
+    /// How many samples a trial needs for this percentile.
+    pub(crate) fn samples_needed(self) -> u64 {
+        match self {
+            Percentile::P99 => GoalFigure::P99Us.samples_needed(),
+            Percentile::P999 => GoalFigure::P999Us.samples_needed(),
+            Percentile::P50 | Percentile::P90 | Percentile::Max => 1,
+        }
+    }
+}
+
+/// The goals of a question.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Goals {
+    /// Maximum latency in microseconds, by percentile.
+    pub latency_us: Vec<(Percentile, f64)>,
+    /// Maximum CPU time of all ends and of servers between them, in percent of one CPU.
+    pub cpu_percent: Option<f64>,
+    /// Maximum memory in bytes for the channel's buffers, both directions together.
+    pub memory_bytes: Option<u64>,
+}
+
+impl Goals {
+    /// The goals in words, such as `p99 at most 500 us`.
+    pub fn words(&self) -> Vec<String> {
+        let latency = self.latency_us.iter().map(|(p, most)| goal(p.name(), *most, "us"));
+        let cpu = self.cpu_percent.map(|most| goal("CPU", most, "%"));
+        let memory = self.memory_bytes.map(|most| goal("buffers", most as f64, "bytes"));
+        latency.chain(cpu).chain(memory).collect()
+    }
+}
+
+/// A goal in words.
+pub(crate) fn goal(what: &str, most: f64, unit: &str) -> String {
+    let unit = if unit == "bytes" && most == 1.0 { "byte" } else { unit };
+    format!("{what} at most {most} {unit}")
+}
+
+/// A message size and how often it occurs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// Message size in bytes.
+    pub bytes: u64,
+    /// Fraction of all messages; the fractions add up to 1.
+    pub share: f64,
+}

@@ -1,0 +1,531 @@
+//! The part of a record that advice needs.
+
+mod buffers;
+
+use buffers::Buffers;
+use crossway_mech::{Access, Caps, Wait};
+use serde::Deserialize;
+
+use super::question::{Objective, Percentile};
+use crossway_lab::other_work::OtherWork;
+use crossway_records::awake::hardly_slept;
+use crossway_records::cases::{Circumstances, steal_share, wait_name};
+use crossway_records::compare::durations::Planned;
+use crossway_records::inputs::{Beside, Ends, Load, Measure, Placement, Workload};
+use crossway_records::limits::cores_moved;
+use crossway_records::record::{
+    HostMeters, Pacing, RATE_REACHED, Record, Span, Status, figure, one_or_several,
+};
+use crossway_records::records_io::Identity;
+use crossway_records::testbed::Testbed;
+
+/// The inputs that determine whether a trial answers a question, how long it lasts, and its number.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct TrialInputs {
+    /// The testbed's name.
+    #[serde(default)]
+    pub testbed: Option<String>,
+    /// The testbed's definition.
+    #[serde(default)]
+    pub testbed_spec: Option<Testbed>,
+    /// Which hosts of the testbed the roles are on.
+    #[serde(default)]
+    pub ends: Ends,
+    /// The workload.
+    pub workload: Workload,
+    /// Message size in bytes.
+    pub size_bytes: u64,
+    /// Reply size in bytes; `None` if it equals the message size.
+    #[serde(default)]
+    pub reply_bytes: Option<u64>,
+    /// How the ends waited.
+    pub wait: Wait,
+    /// Whether messages were copied or written in place.
+    pub access: Access,
+    /// Placement of the roles.
+    pub placement: Placement,
+    /// Background load.
+    pub load: Load,
+    /// Concurrent workloads.
+    #[serde(default)]
+    pub beside: Vec<Beside>,
+    /// Requested socket buffer in bytes.
+    pub socket_buffer_bytes: Option<u64>,
+    /// Requested capacity in bytes.
+    pub capacity_bytes: Option<u64>,
+    /// Fixed number of messages; `None` if the trial lasts for a fixed time.
+    #[serde(default)]
+    pub messages: Option<u64>,
+    /// Duration of the warm-up.
+    pub warmup_ms: u64,
+    /// Duration of the measured part.
+    pub measure_ms: u64,
+    /// Number of the trial in its case.
+    pub trial: u32,
+}
+
+/// The part of a survey that a trial belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SurveyPart {
+    /// A stage after which candidates are dropped.
+    Early,
+    /// The stages that the last candidates go through.
+    Last,
+    /// Any stage of a survey for another question, in which candidates were dropped for other reasons.
+    OfOther,
+}
+
+/// The name of a group in the plans of a survey. It contains the part (if the trials are for the choice), how the
+/// candidates wait, and the message size in bytes.
+pub(super) fn survey_group(part: Option<SurveyPart>, wait: Wait, size_bytes: u64) -> String {
+    let prefix = match part {
+        Some(SurveyPart::Early) => "early-",
+        Some(SurveyPart::Last) => "last-",
+        Some(SurveyPart::OfOther) | None => "",
+    };
+    format!("{prefix}{}-{size_bytes}", wait_name(&wait))
+}
+
+/// Latency percentiles of one trial, nanoseconds.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct TrialLatency {
+    span: Span,
+    n: u64,
+    p50: u64,
+    p90: u64,
+    p99: Option<u64>,
+    p999: Option<u64>,
+    max: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+struct Rate {
+    wall_ns: u64,
+    #[serde(deserialize_with = "figure::one")]
+    msgs_per_s: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+struct Pace {
+    #[serde(deserialize_with = "figure::one")]
+    intended_bits_per_s: f64,
+    #[serde(deserialize_with = "figure::one")]
+    reached_bits_per_s: f64,
+}
+
+impl Pace {
+    fn of(pacing: Pacing) -> Pace {
+        Pace {
+            intended_bits_per_s: pacing.intended_bits_per_s,
+            reached_bits_per_s: pacing.reached_bits_per_s,
+        }
+    }
+
+    fn share(self) -> f64 {
+        self.reached_bits_per_s / self.intended_bits_per_s
+    }
+
+    fn missed(self) -> bool {
+        self.share() < RATE_REACHED
+    }
+}
+
+/// The pacing of a concurrent workload.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+struct PaceBeside {
+    pacing: Option<Pace>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+struct Cpu {
+    #[serde(deserialize_with = "figure::one")]
+    cpu_ns_per_msg: f64,
+}
+
+/// The part of a role's meters that advice uses.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+struct Role {
+    user_ns: u64,
+    system_ns: u64,
+    switches_voluntary: u64,
+}
+
+/// The part of a server's meters that advice uses.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+struct Server {
+    cpu_ns: Option<u64>,
+}
+
+/// The cache-line round trips around the trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+struct CacheLines {
+    cache_line_before_ns: Option<f64>,
+    cache_line_after_ns: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+struct Received {
+    received: u64,
+}
+
+/// Why a trial lacks a figure, by figure.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+struct Nulls {
+    latency_ns: Option<String>,
+    cost: Option<String>,
+}
+
+/// The part of a trial that advice uses.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Trial {
+    /// The run's name.
+    pub run: String,
+    /// The plan's group.
+    pub group: String,
+    /// The readable id of the trial's case.
+    pub case: String,
+    /// The mechanism's id.
+    pub mechanism: String,
+    /// The inputs.
+    pub inputs: TrialInputs,
+    /// Status of the trial.
+    pub status: Status,
+    /// Why the status is not `ok`; `None` if it is.
+    pub reason: Option<String>,
+    latency_ns: Vec<TrialLatency>,
+    throughput: Option<Rate>,
+    pacing: Option<Pace>,
+    cost: Option<Cpu>,
+    #[serde(default)]
+    facts: Buffers,
+    counts: Option<Received>,
+    roles: Vec<Role>,
+    #[serde(default)]
+    nulls: Nulls,
+    #[serde(default)]
+    servers: Vec<Server>,
+    #[serde(default, deserialize_with = "one_or_several")]
+    host_cpu: Vec<HostMeters>,
+    #[serde(default)]
+    beside: Vec<PaceBeside>,
+    #[serde(default)]
+    calibration: CacheLines,
+    /// Whether the trial is from a survey for another question.
+    #[serde(skip)]
+    pub(super) of_other_question: bool,
+}
+
+impl Trial {
+    /// Extracts the trial from a complete record.
+    pub fn of(record: &Record) -> Trial {
+        let i = &record.inputs;
+        Trial {
+            run: record.run.clone(),
+            group: record.group.clone(),
+            case: record.case.clone(),
+            mechanism: record.mechanism.clone(),
+            inputs: TrialInputs {
+                testbed: i.testbed.clone(),
+                testbed_spec: i.testbed_spec.clone(),
+                ends: i.ends,
+                workload: i.workload,
+                size_bytes: i.size_bytes,
+                reply_bytes: i.reply_bytes,
+                wait: i.wait,
+                access: i.access,
+                placement: i.placement,
+                load: i.load,
+                beside: i.beside.clone(),
+                socket_buffer_bytes: i.socket_buffer_bytes,
+                capacity_bytes: i.capacity_bytes,
+                messages: i.messages,
+                warmup_ms: i.warmup_ms,
+                measure_ms: i.measure_ms,
+                trial: i.trial,
+            },
+            status: record.status,
+            reason: record.reason.clone(),
+            latency_ns: record
+                .latency_ns
+                .iter()
+                .map(|l| TrialLatency {
+                    span: l.span,
+                    n: l.n,
+                    p50: l.p50,
+                    p90: l.p90,
+                    p99: l.p99,
+                    p999: l.p999,
+                    max: l.max,
+                })
+                .collect(),
+            throughput: record
+                .throughput
+                .map(|t| Rate { wall_ns: t.wall_ns, msgs_per_s: t.msgs_per_s }),
+            pacing: record.pacing.map(Pace::of),
+            beside: record
+                .beside
+                .iter()
+                .map(|b| PaceBeside { pacing: b.pacing.map(Pace::of) })
+                .collect(),
+            facts: Buffers::of(&record.facts),
+            cost: record.cost.map(|c| Cpu { cpu_ns_per_msg: c.cpu_ns_per_msg }),
+            counts: record.counts.map(|c| Received { received: c.received }),
+            roles: record
+                .roles
+                .iter()
+                .map(|r| Role {
+                    user_ns: r.user_ns,
+                    system_ns: r.system_ns,
+                    switches_voluntary: r.switches_voluntary,
+                })
+                .collect(),
+            nulls: Nulls {
+                latency_ns: record.nulls.get("latency_ns").cloned(),
+                cost: record.nulls.get("cost").cloned(),
+            },
+            servers: record.servers.iter().map(|s| Server { cpu_ns: s.cpu_ns }).collect(),
+            host_cpu: record.host_cpu.clone(),
+            calibration: CacheLines {
+                cache_line_before_ns: record.calibration.cache_line_before_ns,
+                cache_line_after_ns: record.calibration.cache_line_after_ns,
+            },
+            of_other_question: false,
+        }
+    }
+
+    /// Whether the trial counts, by the rule of [`crossway_records::cases::counts`]: nothing disturbed it. One that only
+    /// missed its rate counts: its figures show by how much.
+    pub(super) fn counts(&self) -> bool {
+        let CacheLines { cache_line_before_ns, cache_line_after_ns } = self.calibration;
+        let lines = cache_line_before_ns.zip(cache_line_after_ns);
+        let stolen = self.throughput.and_then(|t| steal_share(&self.host_cpu, t.wall_ns));
+        let circumstances = Circumstances {
+            missed_rate: self.pacing.is_some_and(Pace::missed),
+            beside_missed_rate: self.beside.iter().any(|b| b.pacing.is_some_and(Pace::missed)),
+            cores_moved: lines.is_some_and(|(before, after)| cores_moved(before, after)),
+            stolen: stolen.is_some(),
+        };
+        self.status == Status::Ok || circumstances.only_missed_rate(self.status)
+    }
+
+    /// Whether the trial has status `ok` but no counts, which means that its record is damaged.
+    pub(super) fn lacks_counts(&self) -> bool {
+        self.status == Status::Ok && self.counts.is_none()
+    }
+
+    /// What identifies the trial, as in [`crossway_records::records_io`].
+    pub(super) fn identity(&self) -> Identity {
+        (self.run.clone(), self.group.clone(), self.case.clone(), self.inputs.trial)
+    }
+
+    /// The part of a survey that the trial belongs to. `None` if the trial is not from a survey, measured a variation,
+    /// or is from a survey of an earlier version.
+    pub(super) fn survey_part(&self) -> Option<SurveyPart> {
+        let i = &self.inputs;
+        let of = |part: &SurveyPart| self.group == survey_group(Some(*part), i.wait, i.size_bytes);
+        let part = [SurveyPart::Early, SurveyPart::Last].into_iter().find(of);
+        part.map(|part| if self.of_other_question { SurveyPart::OfOther } else { part })
+    }
+
+    /// How long the trial was planned to last.
+    pub(super) fn planned(&self) -> Planned {
+        let i = &self.inputs;
+        (i.warmup_ms, i.messages.is_none().then_some(i.measure_ms))
+    }
+
+    /// Latency at a percentile in nanoseconds: of a round trip, of one way (from the intended send time), or of a whole
+    /// exchange (the sum of the percentiles of its parts). If the trial has too few samples for the percentile, this is
+    /// the maximum, which is never smaller than the percentile. `None` if the latency was not measured.
+    pub fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
+        let of = |span| self.latency_ns.iter().find(|l| l.span == span).map(|l| l.at(percentile));
+        let measure = self.inputs.workload.facts().measure;
+        let latency = measure.span().and_then(of);
+        match measure {
+            Measure::Rate | Measure::RoundTrip | Measure::OneWay => latency,
+            // Between hosts, tear-down cannot be measured, since it spans two clocks.
+            Measure::Exchange => {
+                Some(of(Span::SetUp)? + latency? + of(Span::TearDown).unwrap_or(0.0))
+            }
+        }
+    }
+
+    /// How long the trial would have to be to have enough samples for the percentile, milliseconds, at the rate of its
+    /// samples; `None` for a trial with a fixed number of messages, or without samples.
+    pub(super) fn ms_needed(&self, percentile: Percentile) -> Option<f64> {
+        let (i, needed) = (&self.inputs, percentile.samples_needed() as f64);
+        let fewest = self.latency_ns.iter().map(|l| l.n).min().filter(|n| *n > 0)?;
+        i.messages.is_none().then(|| i.measure_ms as f64 * needed / fewest as f64)
+    }
+
+    /// Number of timed messages; `None` if none was timed.
+    pub(super) fn samples(&self) -> Option<u64> {
+        self.latency_ns.iter().map(|l| l.n).max()
+    }
+
+    /// Whether the trial has too few samples for the percentile, so that its maximum is used instead.
+    pub fn lacks(&self, percentile: Percentile) -> bool {
+        self.latency_ns.iter().any(|l| match percentile {
+            Percentile::P99 => l.p99.is_none(),
+            Percentile::P999 => l.p999.is_none(),
+            Percentile::P50 | Percentile::P90 | Percentile::Max => false,
+        })
+    }
+
+    /// Nanoseconds per message at full speed; `None` if no message rate was measured.
+    pub fn ns_per_message(&self) -> Option<f64> {
+        self.throughput.map(|t| 1e9 / t.msgs_per_s).filter(|ns| ns.is_finite())
+    }
+
+    /// CPU time of all ends and of servers between them, per message, nanoseconds; `None` if it is unknown.
+    pub fn cpu_ns_per_message(&self) -> Option<f64> {
+        self.cost.map(|c| c.cpu_ns_per_msg)
+    }
+
+    /// Why the trial has no figure for the objective, as its record states; `None` if the record does not say.
+    pub(super) fn why_none(&self, objective: Objective) -> Option<&str> {
+        match objective {
+            Objective::Latency => self.nulls.latency_ns.as_deref(),
+            Objective::Cpu => self.nulls.cost.as_deref(),
+            Objective::Throughput => None,
+        }
+    }
+
+    /// Fraction of the offered rate that was achieved; `None` if no rate was offered.
+    pub fn share_of_rate(&self) -> Option<f64> {
+        self.pacing.map(Pace::share)
+    }
+
+    /// Maximum size of the buffers in bytes, both directions of all pairs of processes together, as reported by the
+    /// system when the channels were opened; `None` if the system reports nothing. `caps` are the mechanism's
+    /// capabilities.
+    pub fn buffer_bytes(&self, caps: &Caps) -> Option<f64> {
+        Some(self.facts.both_ways()? * self.channels(caps))
+    }
+
+    /// The number by which the buffers of one channel between two processes are multiplied: usually the number of
+    /// channels. If several senders can share the receiver's end, that end is counted once.
+    fn channels(&self, caps: &Caps) -> f64 {
+        match self.inputs.workload {
+            Workload::FanIn { senders, .. } if caps.fan_in => match self.facts.so_rcvbuf_bytes {
+                // Each process has a socket.
+                Some(_) => (f64::from(senders) + 1.0) / 2.0,
+                // All have the same queue.
+                None => 1.0,
+            },
+            Workload::FanIn { senders, .. } => f64::from(senders),
+            Workload::FanOut { receivers } => f64::from(receivers),
+            _ => 1.0,
+        }
+    }
+
+    /// Number of processes at the ends of the channel.
+    pub fn ends(&self) -> usize {
+        self.roles.len()
+    }
+
+    /// Whether the ends spun, or hardly ever slept although they may block: each then uses all the CPU time that it
+    /// gets.
+    pub fn kept_awake(&self) -> bool {
+        let received = self.counts.map_or(0, |counts| counts.received) as f64;
+        let switches: u64 = self.roles.iter().map(|role| role.switches_voluntary).sum();
+        match self.inputs.wait {
+            Wait::Spin => true,
+            Wait::Block if self.roles.is_empty() || received == 0.0 => false,
+            Wait::Block => hardly_slept(self.inputs.workload, switches as f64 / received),
+            Wait::Hybrid { .. } => false,
+        }
+    }
+
+    /// CPU time that neither the ends nor their servers used; `None` if it is unknown, or if the case has a background
+    /// load or concurrent workloads.
+    pub fn other_work(&self) -> Option<OtherWork> {
+        let is_measured = matches!(self.status, Status::Ok | Status::Degraded);
+        if !is_measured || !self.inputs.load.is_idle() || !self.inputs.beside.is_empty() {
+            return None;
+        }
+        let roles_ns = self.roles.iter().map(|role| role.user_ns + role.system_ns).sum();
+        let servers_ns = self.servers.iter().map(|server| server.cpu_ns).sum();
+        OtherWork::of(&self.host_cpu, roles_ns, servers_ns)
+    }
+
+    /// Whether the channel needs a process other than the two ends.
+    pub fn has_server(&self) -> bool {
+        !self.servers.is_empty()
+    }
+}
+
+impl TrialLatency {
+    fn at(&self, percentile: Percentile) -> f64 {
+        let ns = match percentile {
+            Percentile::P50 => self.p50,
+            Percentile::P90 => self.p90,
+            Percentile::P99 => self.p99.unwrap_or(self.max),
+            Percentile::P999 => self.p999.unwrap_or(self.max),
+            Percentile::Max => self.max,
+        };
+        ns as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossway_records::cases::counts;
+    use crossway_records::record::{BesideFigures, Counts, Throughput};
+    use crossway_records::samples;
+
+    use super::*;
+
+    /// A late trial, or one that kept its rate, under these circumstances.
+    fn trial(status: Status, share: f64, [beside, moved, stolen]: [bool; 3]) -> Record {
+        let mut record = samples::paced(&[share]).remove(0);
+        record.status = status;
+        let wall_ns = record.throughput.as_ref().map_or(0, |t| t.wall_ns.max(1_000_000_000));
+        record.throughput = record.throughput.map(|t| Throughput { wall_ns, ..t });
+        record.beside = vec![BesideFigures {
+            mechanism: "pipe".to_owned(),
+            workload: Workload::PingPong,
+            size_bytes: 64,
+            counts: Counts::default(),
+            throughput: record.throughput.expect("a rate"),
+            latency_ns: Vec::new(),
+            pacing: beside.then(|| samples::pacing(1000.0, 0.5)),
+            roles: Vec::new(),
+        }];
+        if moved {
+            record.calibration.cache_line_before_ns = Some(100.0);
+            record.calibration.cache_line_after_ns = Some(400.0);
+        }
+        record.host_cpu = vec![HostMeters {
+            host: "local".to_owned(),
+            busy_ns: 0,
+            softirq_ns: 0,
+            irq_ns: 0,
+            steal_ns: if stolen { wall_ns / 10 } else { 0 },
+            cpus: 2,
+            span_ns: Some(wall_ns),
+        }];
+        record
+    }
+
+    #[test]
+    fn the_trials_that_count_are_those_that_count_everywhere() {
+        let mut seen = [0, 0];
+        for status in [Status::Ok, Status::Degraded, Status::Failed, Status::Skipped] {
+            for share in [1.0, 0.8] {
+                for bits in 0..8 {
+                    let circumstances = [bits & 1 > 0, bits & 2 > 0, bits & 4 > 0];
+                    let record = trial(status, share, circumstances);
+                    let expected = counts(&record);
+                    let told = format!("{status:?} {share} {circumstances:?}");
+                    assert_eq!(Trial::of(&record).counts(), expected, "{told}");
+                    let line = serde_json::to_vec(&record).expect("JSON");
+                    let read: Trial = serde_json::from_slice(&line).expect("a trial");
+                    assert_eq!(read.counts(), expected, "{told}, from a file");
+                    seen[usize::from(expected)] += 1;
+                }
+            }
+        }
+        // Every `ok` trial, and the one that only missed its rate.
+        assert_eq!(seen, [47, 17]);
+    }
+}
