@@ -21,6 +21,7 @@ use super::Sources;
 use super::candidate::{Candidate, Field, RuledOut, may_spin};
 use super::figure::{Figure, GoalVerdict};
 use super::judge::{CONFIDENT, Choice, Judged, choose, judge};
+use super::looking::{self, Looking};
 use super::objection::{NoChoice, Objection};
 use super::property::Property;
 use super::question::{Objective, Question, Site};
@@ -95,6 +96,8 @@ pub struct Advice {
     pub equal: Vec<String>,
     /// The best of the other mechanisms.
     pub runner_up: Option<String>,
+    /// What is clearly quicker than the choice if its ends look before they sleep.
+    pub looking: Option<Looking>,
     /// Conditions under which to prefer the runner-up.
     pub prefer_runner_up_if: Vec<String>,
     /// Probability, given all trials, that the choice costs at most 5 % more than the best of the admissible candidates
@@ -144,6 +147,7 @@ pub(super) fn put_together(
         meets: Vec::new(),
         equal: Vec::new(),
         runner_up: None,
+        looking: None,
         prefer_runner_up_if: Vec::new(),
         confidence: None,
         no_confidence: None,
@@ -346,6 +350,7 @@ fn enter_choice(
     }
     advice.equal = choice.equal.iter().map(|j| j.candidate.label()).collect();
     advice.runner_up = choice.runner_up.map(|j| j.candidate.label());
+    advice.looking = looking::better(question, survey, chosen);
     if let Some(other) = choice.runner_up {
         advice.prefer_runner_up_if = prefer_if(question, chosen, other);
     }

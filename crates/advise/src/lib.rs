@@ -11,6 +11,7 @@ pub mod candidate;
 pub mod figure;
 pub mod judge;
 pub mod library;
+pub mod looking;
 pub mod objection;
 pub mod observed;
 pub mod property;

@@ -21,6 +21,7 @@ use super::AdviseError;
 use super::candidate::Candidate;
 use super::figure::GoalVerdict;
 use super::judge::{CONFIDENT, Judged, LATEST_TRIALS, Setting, choose, choose_of_all, judge};
+use super::looking::{LOOKING_TRIALS, lookers};
 use super::question::{Question, Site};
 use super::trials::{SurveyPart, Trial};
 use crossway_lab::plan::Plan;
@@ -87,6 +88,8 @@ pub struct Survey {
     pub variations: Vec<Setting>,
     /// The candidates that are compared in these settings.
     pub varied: Vec<Candidate>,
+    /// Candidates whose ends were made to look before they sleep.
+    pub looking: Vec<Candidate>,
     /// Time spent measuring.
     pub took: Duration,
 }
@@ -148,6 +151,7 @@ pub fn survey(
         surveyor.settle(candidates, known, 1.0)?;
     }
     if surveyor.is_answered(candidates, known) {
+        surveyor.look(candidates, known)?;
         surveyor.vary(&finalists)?;
     }
     surveyor.survey.took = surveyor.elapsed();
@@ -331,6 +335,22 @@ impl Surveyor<'_> {
             if judged.len() <= LAST_CANDIDATES { judged.len() } else { judged.len().div_ceil(2) };
         judged.truncate(keep);
         judged.into_iter().map(|j| j.candidate).collect()
+    }
+
+    /// Lets the ends of a few candidates look before they sleep, if the time permits.
+    fn look(&mut self, candidates: &[Candidate], known: &[Trial]) -> Result<(), AdviseError> {
+        let judged = self.judged(candidates, known);
+        let Some(choice) = choose(self.question, &judged) else { return Ok(()) };
+        let lookers = lookers(self.question, &choice.chosen.candidate, candidates);
+        let left = self.budget.saturating_sub(self.elapsed());
+        if self.affordable(lookers.len(), left) < LOOKING_TRIALS {
+            return Ok(());
+        }
+        let own = Setting::of(self.question);
+        let purpose = "ends that look before they sleep";
+        self.stage(purpose, None, &lookers, &own, LOOKING_TRIALS, None)?;
+        self.survey.looking = lookers;
+        Ok(())
     }
 
     /// Varies sizes, rate and load, starting with the smallest changes, as far as the time permits.

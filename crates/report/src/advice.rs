@@ -1,6 +1,7 @@
 //! The answer of `crossway advise` as an HTML page: one file that works offline.
 
 use crossway_advise::figure::Figure;
+use crossway_advise::question::Objective;
 use crossway_advise::{Advice, Compared, Flip};
 use crossway_records::awake::busy_explained;
 use crossway_records::stats::{TRIALS_AT_LEAST, interval_name};
@@ -58,6 +59,7 @@ pub fn page(advice: &Advice) -> Result<String, HtmlError> {
         rows => Value::from(Serde(advice.compared.iter().map(row).collect::<Vec<_>>())),
         reasons => Value::from(Serde(advice.reasons())),
         standing => standing(advice),
+        looking => looking(advice),
         caveat => caveat(advice),
         among_equals => AMONG_EQUALS,
         best_of => best_of(advice),
@@ -136,6 +138,23 @@ pub fn shortlist(advice: &Advice, most: usize) -> Vec<&Compared> {
     order.truncate(most.max(advice.compared.iter().filter(|c| named(c)).count()));
     order.sort_unstable();
     order.into_iter().map(|at| &advice.compared[at]).collect()
+}
+
+/// Says what is quicker if its ends look before they sleep, without a full stop; `None` if nothing is.
+pub fn looking(advice: &Advice) -> Option<String> {
+    let looking = advice.looking.as_ref()?;
+    let show = |figure: &Figure| Quantity::Duration.show_two(figure.median);
+    let cpu = match (&looking.cpu_ns, advice.objective) {
+        (Some(cpu), Objective::Latency) => format!(", CPU time per message {}", show(cpu)),
+        _ => String::new(),
+    };
+    Some(format!(
+        "{}, if its ends look for up to {} µs before they sleep: {}{cpu}, while answers come that soon. `crossway run` does \
+         this for programs as they are",
+        looking.mechanism,
+        looking.look_us,
+        show(&looking.cost_ns),
+    ))
 }
 
 /// Describes how the choice's figure compares with those of the candidates that were measured for as long as the

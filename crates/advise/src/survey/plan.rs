@@ -60,7 +60,10 @@ pub(super) fn plan_of(
     let testbed = question.testbed();
     let mut groups = Table::new();
     for share in &question.sizes {
-        for wait in [crossway_mech::Wait::Block, crossway_mech::Wait::Spin] {
+        let mut waits: Vec<_> = candidates.iter().map(|c| c.wait).collect();
+        waits.sort_by_key(crossway_records::cases::wait_name);
+        waits.dedup();
+        for wait in waits {
             let mechanisms: Vec<Value> = candidates
                 .iter()
                 .filter(|c| c.wait == wait)
@@ -76,7 +79,7 @@ pub(super) fn plan_of(
             if let Some(reply) = question.reply_bytes {
                 group.insert("reply_bytes".into(), number(reply));
             }
-            group.insert("wait".into(), crossway_records::cases::wait_name(&wait).into());
+            group.insert("wait".into(), value(wait)?);
             if let Some(testbed) = &testbed {
                 group.insert("testbed".into(), testbed.name.clone().into());
                 group.insert("ends".into(), Ends::Between.name().into());

@@ -11,7 +11,7 @@ use crossway_mech::Meeting;
 use crossway_records::awake::busy_explained;
 use crossway_records::stats::interval_name;
 use crossway_report::advice::{
-    AMONG_EQUALS, best_of, caveat, confidence, no_confidence, shortlist, standing, verdict,
+    AMONG_EQUALS, best_of, caveat, confidence, looking, no_confidence, shortlist, standing, verdict,
 };
 use crossway_report::terminal::wrap_indented;
 use crossway_report::units::{Quantity, count};
@@ -195,6 +195,9 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
         let when = advice.prefer_runner_up_if.first();
         let when = when.map_or(String::new(), |when| format!(": prefer it if {when}"));
         row("Runner-up", &format!("{other}{figure}{when}."), ui);
+    }
+    if let Some(looking) = looking(advice) {
+        row("Quicker", &format!("{looking}."), ui);
     }
     if !advice.flips.is_empty() {
         row("Changes", &changes(advice), ui);
