@@ -14,6 +14,7 @@ use crossway_sys::clock::monotonic_ns;
 use crossway_sys::proc;
 use crossway_sys::socket::twin;
 
+use crate::ffi::HeldSignals;
 use crate::table::{self, Entry, Kind};
 use crate::{ffi, process};
 
@@ -141,12 +142,13 @@ fn next_span(span: u64, took: u64) -> u64 {
 }
 
 /// Waits for `fd`, for which a look has just been in vain: looks again for a moment (`look` returns `None` while there is
-/// nothing), for at most `limit`, and then sleeps with `sleep`, which is passed the time that was spent looking.
+/// nothing), for at most `limit`, and then sleeps with `sleep`, which is passed the time that was spent looking and, if that
+/// was any, the signals that were held back meanwhile.
 pub(crate) fn wait<T>(
     fd: c_int,
     limit: Option<Duration>,
     mut look: impl FnMut() -> Option<T>,
-    sleep: impl FnOnce(Duration) -> T,
+    sleep: impl FnOnce(Duration, Option<HeldSignals>) -> T,
 ) -> T {
     let place = &SPANS[fd.unsigned_abs() as usize % SPANS.len()];
     let learnt = u64::from(place.load(Ordering::Relaxed));
@@ -156,6 +158,7 @@ pub(crate) fn wait<T>(
     } else {
         learnt.min(left(begin)).min(limit.map_or(u64::MAX, ns))
     };
+    let signals = (span > 0).then(HeldSignals::hold);
     let mut now = begin;
     while now - begin < span {
         // What else wants this CPU, perhaps the peer, must not wait for a process that only waits.
@@ -176,7 +179,7 @@ pub(crate) fn wait<T>(
     if spent > 0 {
         spend(spent);
     }
-    let outcome = sleep(Duration::from_nanos(spent));
+    let outcome = sleep(Duration::from_nanos(spent), signals);
     SLEPT.fetch_add(1, Ordering::Relaxed);
     place.store(next_span(learnt, monotonic_ns() - begin) as u32, Ordering::Relaxed);
     outcome
@@ -227,14 +230,14 @@ mod tests {
         while monotonic_ns() - begin < ns(WINDOW) * 3 {
             SPANS[7].store(ns(LONGEST_LOOK) as u32, Ordering::Relaxed);
             RESTS.store(0, Ordering::Relaxed);
-            spent += wait(7, None, || None, |looked| looked).as_nanos() as u64;
+            spent += wait(7, None, || None, |looked, _| looked).as_nanos() as u64;
         }
         let passed = monotonic_ns() - begin;
         let most = share(passed + ns(WINDOW)).unsigned_abs() + ns(LONGEST_LOOK);
         assert!(spent > 0, "nothing was awaited actively");
         // The last wait can be interrupted for as long as other programs like.
         assert!(spent <= most * 2, "{spent} of {most} ns");
-        let found = wait(7, Some(LONGEST_LOOK), || Some(3), |_| 4);
+        let found = wait(7, Some(LONGEST_LOOK), || Some(3), |_, _| 4);
         assert!(matches!(found, 3 | 4), "{found}");
     }
 }

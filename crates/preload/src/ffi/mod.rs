@@ -9,9 +9,11 @@ mod options;
 mod real;
 mod receiving;
 mod sending;
+mod signals;
 mod system;
 mod waiting;
 
+pub(crate) use signals::HeldSignals;
 pub(crate) use system::{borrow, close_really, open_descriptors, unwatch, watch, without_signals};
 
 /// Runs when the library is loaded, before the program starts.

@@ -2,6 +2,7 @@
 //! sleep; without one, they are the kernel's.
 
 use std::ffi::c_int;
+use std::ptr::null;
 use std::time::Duration;
 
 use crossway_sys::fd_sets::FdSets;
@@ -9,7 +10,7 @@ use crossway_sys::real::{errno, set_errno};
 use crossway_sys::socket::twin;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, ssize_t, timespec, timeval};
 
-use super::{borrow, real};
+use super::{HeldSignals, borrow, real};
 use crate::spin;
 use crate::table::{self, Kind};
 
@@ -36,15 +37,22 @@ fn instance(epoll: c_int) -> Option<c_int> {
     (spin::is_on() && table::get(epoll).kind() == Kind::Epoll).then_some(epoll)
 }
 
-/// Waits for `fd` by `real`, which is passed the time that is left, until it returns something else than 0.
-fn awaited(fd: c_int, limit: Option<Duration>, real: impl Fn(Option<Duration>) -> c_int) -> c_int {
+/// Waits for `fd` by `real`, which is passed the time that is left and the signals to hold back (NULL: those that are held
+/// back), until it returns something else than 0.
+fn awaited(
+    fd: c_int,
+    limit: Option<Duration>,
+    real: impl Fn(Option<Duration>, *const sigset_t) -> c_int,
+) -> c_int {
     let errno_before = errno();
-    let look = || Some(real(Some(Duration::ZERO))).filter(|ready| *ready != 0);
+    let look = || Some(real(Some(Duration::ZERO), null())).filter(|ready| *ready != 0);
     let ready = match look() {
         Some(ready) => ready,
         None if limit.is_some_and(|limit| limit.is_zero()) => 0,
-        None => spin::wait(fd, limit, look, |spent| {
-            real(limit.map(|limit| limit.saturating_sub(spent)))
+        None => spin::wait(fd, limit, look, |spent, signals| {
+            // Those that have come meanwhile interrupt the call.
+            let mask = signals.as_ref().map_or(null(), |held| std::ptr::from_ref(held.before()));
+            real(limit.map(|limit| limit.saturating_sub(spent)), mask)
         }),
     };
     if ready >= 0 {
@@ -81,7 +89,7 @@ fn with_timespec<T>(limit: Option<Duration>, real: impl FnOnce(*const timespec) 
         tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: limit.subsec_nanos().into(),
     });
-    real(left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref))
+    real(left.as_ref().map_or(null(), std::ptr::from_ref))
 }
 
 /// What a look returns while nothing is there.
@@ -115,8 +123,17 @@ pub(super) fn awaiting_bytes(
         set_errno(libc::EAGAIN);
         return first;
     }
-    let outcome =
-        spin::wait(fd, None, || Some(look()).filter(|outcome| !is_empty(*outcome)), |_| sleep());
+    let found = || Some(look()).filter(|outcome| !is_empty(*outcome));
+    let outcome = spin::wait(fd, None, found, |_, signals| {
+        let interrupts = signals.as_ref().is_some_and(HeldSignals::interrupts);
+        // The program handles them now.
+        drop(signals);
+        if interrupts {
+            set_errno(libc::EINTR);
+            return -1;
+        }
+        sleep()
+    });
     if outcome >= 0 {
         set_errno(before);
     }
@@ -128,7 +145,10 @@ unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int
     // SAFETY: guaranteed by the caller.
     unsafe {
         match connection(fds, count) {
-            Some(fd) => awaited(fd, of_ms(timeout), |left| real::poll(fds, count, in_ms(left))),
+            Some(fd) => awaited(fd, of_ms(timeout), |left, mask| match mask.is_null() {
+                true => real::poll(fds, count, in_ms(left)),
+                false => with_timespec(left, |left| real::ppoll(fds, count, left, mask)),
+            }),
             None => real::poll(fds, count, timeout),
         }
     }
@@ -163,7 +183,8 @@ unsafe extern "C-unwind" fn ppoll(
         if let Some(fd) = connection(fds, count)
             && let Ok(limit) = of_timespec(limit)
         {
-            return awaited(fd, limit, |left| {
+            return awaited(fd, limit, |left, held| {
+                let mask = if mask.is_null() { held } else { mask };
                 with_timespec(left, |left| real::ppoll(fds, count, left, mask))
             });
         }
@@ -198,8 +219,8 @@ unsafe extern "C-unwind" fn epoll_wait(
     // SAFETY: guaranteed by the caller.
     unsafe {
         match instance(epoll) {
-            Some(fd) => awaited(fd, of_ms(timeout), |left| {
-                real::epoll_wait(epoll, events, room, in_ms(left))
+            Some(fd) => awaited(fd, of_ms(timeout), |left, mask| {
+                real::epoll_pwait(epoll, events, room, in_ms(left), mask)
             }),
             None => real::epoll_wait(epoll, events, room, timeout),
         }
@@ -217,7 +238,8 @@ unsafe extern "C-unwind" fn epoll_pwait(
     // SAFETY: guaranteed by the caller.
     unsafe {
         match instance(epoll) {
-            Some(fd) => awaited(fd, of_ms(timeout), |left| {
+            Some(fd) => awaited(fd, of_ms(timeout), |left, held| {
+                let mask = if mask.is_null() { held } else { mask };
                 real::epoll_pwait(epoll, events, room, in_ms(left), mask)
             }),
             None => real::epoll_pwait(epoll, events, room, timeout, mask),
@@ -238,7 +260,8 @@ unsafe extern "C-unwind" fn epoll_pwait2(
         if let Some(fd) = instance(epoll)
             && let Ok(limit) = of_timespec(limit)
         {
-            return awaited(fd, limit, |left| {
+            return awaited(fd, limit, |left, held| {
+                let mask = if mask.is_null() { held } else { mask };
                 with_timespec(left, |left| real::epoll_pwait2(epoll, events, room, left, mask))
             });
         }
@@ -255,7 +278,7 @@ unsafe fn selected(
     count: c_int,
     places: [*mut fd_set; 3],
     limit: Option<Duration>,
-    real: impl Fn(Option<Duration>) -> c_int,
+    real: impl Fn(Option<Duration>, *const sigset_t) -> c_int,
 ) -> Option<c_int> {
     if !spin::is_on() {
         return None;
@@ -264,10 +287,10 @@ unsafe fn selected(
     let sets = unsafe { FdSets::of(places, count) };
     let fd = sets.first(spin::is_connection).filter(|_| sets.are_whole())?;
     let sets = std::cell::RefCell::new(sets);
-    Some(awaited(fd, limit, |left| {
+    Some(awaited(fd, limit, |left, mask| {
         // SAFETY: as above. The first call finds what is kept.
         unsafe { sets.borrow_mut().restore() };
-        real(left)
+        real(left, mask)
     }))
 }
 
@@ -292,13 +315,11 @@ unsafe extern "C-unwind" fn select(
         // The kernel refuses negative limits.
         if whole != Some(None) {
             let begin = std::time::Instant::now();
-            let real = |left: Option<Duration>| {
-                let mut left = left.map(|left| timeval {
-                    tv_sec: left.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-                    tv_usec: left.subsec_micros().into(),
-                });
-                let left = left.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
-                real::select(count, readable, writable, exceptional, left)
+            // Unlike select, pselect does not say what is left of the limit.
+            let real = |left, mask| {
+                with_timespec(left, |left| {
+                    real::pselect(count, readable, writable, exceptional, left, mask)
+                })
             };
             if let Some(ready) = selected(count, sets, whole.flatten(), real) {
                 // Linux says what is left of the limit.
@@ -326,11 +347,13 @@ unsafe extern "C-unwind" fn pselect(
     // SAFETY: guaranteed by the caller.
     unsafe {
         if let Ok(whole) = of_timespec(limit)
-            && let Some(ready) = selected(count, [readable, writable, exceptional], whole, |left| {
-                with_timespec(left, |left| {
-                    real::pselect(count, readable, writable, exceptional, left, mask)
+            && let Some(ready) =
+                selected(count, [readable, writable, exceptional], whole, |left, held| {
+                    let mask = if mask.is_null() { held } else { mask };
+                    with_timespec(left, |left| {
+                        real::pselect(count, readable, writable, exceptional, left, mask)
+                    })
                 })
-            })
         {
             return ready;
         }

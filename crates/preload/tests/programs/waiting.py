@@ -144,10 +144,50 @@ def answer(conn):
         if not name:
             return
         conn.send(b"ready")
+        while name == "a signal" and (asked := conn.recv(8)) != b"the last":
+            if asked == b"a signal":
+                time.sleep(0.0001)
+                os.kill(os.getppid(), signal.SIGUSR1)
+                time.sleep(0.02)
+            conn.send(b"answered")
+        if name == "a signal":
+            continue
         while (message := RECEIVES[name](conn)) != b"the last":
             assert len(message) == 8, message
             conn.send(message)
         conn.send(message)
+
+
+def polled(conn):
+    entry = (ctypes.c_char * 8).from_buffer(bytearray(struct.pack("ihh", conn.fileno(), READABLE, 0)))
+    return called(LIBC.poll(entry, ctypes.c_ulong(1), -1))
+
+
+def selected(conn):
+    words = (ctypes.c_ulong * 16)()
+    words[conn.fileno() // 64] = 1 << conn.fileno() % 64
+    return called(LIBC.select(conn.fileno() + 1, words, None, None, None))
+
+
+def received(conn):
+    return called(LIBC.recv(conn.fileno(), (ctypes.c_char * 8)(), ctypes.c_ulong(8), socket.MSG_PEEK))
+
+
+def interruptions(conn, wait, times):
+    """How many of the waits a signal interrupts that comes soon after they begin."""
+    conn.send(b"a signal")
+    assert conn.recv(100) == b"ready"
+    count = 0
+    for n in range(times * 10):
+        # Quick answers make it worth looking for them.
+        conn.send(b"a signal" if n % 10 == 9 else b"answer !")
+        try:
+            wait(conn)
+        except InterruptedError:
+            count += 1
+        assert conn.recv(8, socket.MSG_WAITALL) == b"answered"
+    conn.send(b"the last")
+    return count
 
 
 def main(family, times):
@@ -167,6 +207,11 @@ def main(family, times):
             wrong += receive(conn) != message
         print(f"{name}: {times} answers, {wrong} wrong")
     signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    for wait in (polled, selected, received, lambda conn: WAITS["epoll_pwait2"](conn, None)):
+        print(f"most signals interrupt {wait.__name__}: {interruptions(conn, wait, 20) > 10}")
+    signal.siginterrupt(signal.SIGUSR1, False)
+    print(f"calls that are restarted: {interruptions(conn, received, 20)} interrupted")
     for name, wait in WAITS.items():
         conn.settimeout(None)
         begin = time.monotonic()

@@ -1,0 +1,67 @@
+//! Signals that wait while a call looks before it sleeps: they interrupt the call as they would interrupt one that sleeps.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+
+use libc::sigset_t;
+
+/// The highest signal that the kernel has (_NSIG).
+const HIGHEST: c_int = 64;
+
+/// Holds back the thread's signals until it is dropped, even if the thread is cancelled.
+pub(crate) struct HeldSignals {
+    before: sigset_t,
+}
+
+impl HeldSignals {
+    pub(crate) fn hold() -> Self {
+        let mut all = MaybeUninit::uninit();
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: both sets outlive the calls, and are filled before they are used.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            Self { before: before.assume_init() }
+        }
+    }
+
+    /// The signals that the program itself holds back.
+    pub(crate) fn before(&self) -> &sigset_t {
+        &self.before
+    }
+
+    /// Whether a signal has come that interrupts a system call: the program handles it, and does not want calls to be
+    /// restarted.
+    pub(crate) fn interrupts(&self) -> bool {
+        let mut pending = MaybeUninit::uninit();
+        // SAFETY: the call fills the set.
+        let pending: sigset_t = unsafe {
+            libc::sigpending(pending.as_mut_ptr());
+            pending.assume_init()
+        };
+        // SAFETY: initialised sets and valid numbers.
+        (1..=HIGHEST).any(|signal| unsafe {
+            libc::sigismember(&pending, signal) == 1
+                && libc::sigismember(&self.before, signal) != 1
+                && is_handled_without_restart(signal)
+        })
+    }
+}
+
+impl Drop for HeldSignals {
+    fn drop(&mut self) {
+        // SAFETY: the set was filled in the beginning.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
+fn is_handled_without_restart(signal: c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: the call only fills the structure, of which zeros are a valid value.
+    let action = unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
+        && action.sa_flags & libc::SA_RESTART == 0
+}
