@@ -32,6 +32,8 @@ struct Simulated {
     /// Number of round trips per millisecond; if set, trials with few of them lack a p99, and the maximum of every fourth is
     /// 50 times its median.
     per_ms: Option<f64>,
+    /// What a round trip takes if the ends look before they sleep, as a share of what it takes otherwise.
+    looking: f64,
     /// Whether every candidate becomes a hundred times as slow in the first stage at length.
     collapse: bool,
     /// The candidates of that stage.
@@ -48,6 +50,7 @@ impl Simulated {
             now: Instant::now(),
             tied: false,
             per_ms: None,
+            looking: 1.0,
             collapse: false,
             collapsed: Vec::new(),
         }
@@ -85,7 +88,9 @@ impl Bench for Simulated {
                 let spread = 1.0 + self.noise * (self.random.random_range(0.0..1.0) - 0.5);
                 let is_slow = self.collapsed.iter().any(|slow| slow == case.mechanism);
                 let slow = if is_slow { 100.0 } else { 1.0 };
-                let p50 = (truth * spread * disturbed * slow) as u64;
+                let looks = matches!(case.inputs.wait, crossway_mech::Wait::Hybrid { .. });
+                let looking = if looks { self.looking } else { 1.0 };
+                let p50 = (truth * spread * disturbed * slow * looking) as u64;
                 let mut record =
                     samples::ping_pong(case.mechanism, case.inputs.size_bytes, trial, p50, truth);
                 record.inputs = case.inputs.clone();
@@ -265,6 +270,32 @@ fn earlier_trials_that_speak_against_the_choice_are_named() {
     let choice = advice.choice.clone().expect("a choice");
     let note = told(&advice).unwrap_or_else(|| panic!("{choice}: {:?}", advice.warnings));
     assert!(note.contains(&format!("of {choice} speak")) && note.contains("in earlier"), "{note}");
+}
+
+#[test]
+fn what_is_quicker_if_ends_look_before_they_sleep_is_said_unless_they_must_not() {
+    let answer = |text: &str, looking: f64| {
+        let question = Question::parse("scenario", "scenario", text).expect("a question");
+        let mut bench = Simulated { looking, noise: 0.01, ..Simulated::new(3) };
+        answer_in_stages(&question, &mut bench, BUDGET)
+    };
+    let looks = |stages: &[String]| stages.iter().any(|stage| stage.starts_with("ends that look"));
+    let (advice, stages) = answer("size_bytes = 64", 0.2);
+    let looking = advice.looking.expect("quicker ends");
+    assert!(looks(&stages) && looking.look_us == looking::LOOK_US, "{stages:?}");
+    let own = advice.compared.iter().find(|c| c.verdict == "chosen").expect("a choice");
+    assert!(looking.cost_ns.high < own.cost_ns.low, "{looking:?} {own:?}");
+    // Nothing is gained.
+    let (advice, stages) = answer("size_bytes = 64", 1.0);
+    assert!(looks(&stages) && advice.choice.is_some() && advice.looking.is_none(), "{stages:?}");
+    // Ends must sleep, or nobody waits for an answer.
+    for text in [
+        "size_bytes = 64\n[properties]\nspinning = \"prohibit\"",
+        "size_bytes = 64\npattern = \"stream\"",
+    ] {
+        let (advice, stages) = answer(text, 0.2);
+        assert!(!looks(&stages) && advice.looking.is_none(), "{text}: {stages:?}");
+    }
 }
 
 #[test]
