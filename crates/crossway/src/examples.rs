@@ -292,6 +292,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "crossway run -- redis-server --port 7000",
             "crossway run --explain -- redis-cli -p 7000",
+            "crossway run --cpu-budget 100% -- redis-cli -p 7000",
         ],
     ),
     ("channel key", &["crossway channel key", "crossway channel key our.key"]),
