@@ -209,7 +209,7 @@ def main(family, times):
     signal.signal(signal.SIGALRM, lambda *_: None)
     signal.signal(signal.SIGUSR1, lambda *_: None)
     for wait in (polled, selected, received, lambda conn: WAITS["epoll_pwait2"](conn, None)):
-        print(f"most signals interrupt {wait.__name__}: {interruptions(conn, wait, 20) > 10}")
+        print(f"signals interrupt {wait.__name__}: {interruptions(conn, wait, 20) > 5}")
     signal.siginterrupt(signal.SIGUSR1, False)
     print(f"calls that are restarted: {interruptions(conn, received, 20)} interrupted")
     for name, wait in WAITS.items():
@@ -219,7 +219,7 @@ def main(family, times):
         print(f"{name}: nothing comes: {there}, {lasted >= 0.0299}; at once: {wait(conn, 0)}")
     # Calls that Python does not repeat: a signal interrupts them.
     for name in ("pselect", "ppoll", "epoll_pwait2"):
-        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        signal.setitimer(signal.ITIMER_REAL, 0.06)
         try:
             print(f"{name}: {WAITS[name](conn, 5)}")
         except InterruptedError:
