@@ -39,13 +39,17 @@ pub fn answers(map: &Map) -> Vec<Answer> {
                 Carrier::UdpLocal => "UDP, although both are on this host",
                 _ => "SCTP, although both are on this host",
             };
+            let run = match carrier {
+                Carrier::TcpLocal => " `crossway run -- PROGRAM` spares most of it without a change to the programs.",
+                _ => "",
+            };
             let many = if channels == 1 { String::new() } else { format!(" ({channels} times)") };
             let pids: Vec<String> =
                 from_pids.iter().chain(&to_pids).take(PIDS_SHOWN).map(u32::to_string).collect();
             let text = format!(
                 "{} and {} talk by {what}{many}. Every message passes through the network stack of the kernel twice; a \
                  UNIX socket or shared memory does not. What would that save here? `crossway observe {} --record talk \
-                 --time 5`, then `crossway advise --observed talk`.",
+                 --time 5`, then `crossway advise --observed talk`.{run}",
                 names(map, from),
                 names(map, to),
                 pids.join(" "),
