@@ -252,6 +252,7 @@ fn put(fd: c_int, old: Entry, end: OwnedFd, aside: OwnedFd, listener: Option<usi
         let number = number.unsigned_abs() + 1;
         let flags = if listener.is_none() { ACCEPTED } else { 0 };
         table::put(fd, Entry::new(Kind::Moved, flags, number, inode));
+        spin::see();
     });
 }
 
@@ -358,6 +359,7 @@ pub(crate) fn adopt(fd: c_int) {
     });
     // Another copy may have been adopted before.
     table::put(fd, Entry::new(Kind::Moved, flags | COPIED, number, twin::inode(socket)));
+    spin::see();
 }
 
 /// The TCP connection that an end of a pair stands for, and [`ACCEPTED`] if it is the accepted one.

@@ -31,6 +31,8 @@ const RESPITE: Duration = Duration::from_millis(10);
 static BUDGET: AtomicU32 = AtomicU32::new(0);
 static TCP: AtomicBool = AtomicBool::new(false);
 static UNIX: AtomicBool = AtomicBool::new(false);
+/// Whether the process has, or had, a connection that can be looked at.
+static SEEN: AtomicBool = AtomicBool::new(false);
 /// How long the next wait for a descriptor may be active, in nanoseconds. Descriptors that share a place disturb each other.
 static SPANS: [AtomicU32; 1024] = [const { AtomicU32::new(0) }; 1024];
 /// What is left of the budget, as of [`COUNTED`], in nanoseconds.
@@ -60,6 +62,18 @@ pub(crate) fn is_on() -> bool {
     BUDGET.load(Ordering::Relaxed) > 0
 }
 
+/// Notes that the process has a connection that can be looked at.
+pub(crate) fn see() {
+    SEEN.store(true, Ordering::Relaxed);
+}
+
+/// Whether calls that wait may look first. Until then, what the program passes to them is for the kernel alone, which refuses
+/// a bad pointer with EFAULT.
+#[inline]
+pub(crate) fn may_look() -> bool {
+    is_on() && SEEN.load(Ordering::Relaxed)
+}
+
 /// The entry of a connection that stays as it is: whether it may be looked at.
 pub(crate) fn plain(family: Family) -> Entry {
     let wanted = match family {
@@ -67,7 +81,11 @@ pub(crate) fn plain(family: Family) -> Entry {
         Family::Unix => &UNIX,
     };
     let looks = is_on() && wanted.load(Ordering::Relaxed);
-    if looks { Entry::new(Kind::Plain, 0, 0, 0) } else { Entry::OTHER }
+    if !looks {
+        return Entry::OTHER;
+    }
+    see();
+    Entry::new(Kind::Plain, 0, 0, 0)
 }
 
 /// Notes a connection of which nothing is known yet.

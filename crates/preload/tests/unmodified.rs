@@ -139,7 +139,7 @@ fn waits_within_a_cpu_budget_end_as_they_do_without() {
         let Some(site) = Site::new() else { return };
         let arguments = [family, "300"];
         let plain = text(site.python("waiting.py", &arguments, false).output().unwrap());
-        assert_eq!(plain.lines().count(), 14 + 5 + 7 + 3 + 4, "{plain}");
+        assert_eq!(plain.lines().count(), 14 + 5 + 7 + 3 + 6, "{plain}");
         assert!(plain.lines().take(14).all(|line| line.ends_with("300 answers, 0 wrong")));
         let mut awaited = site.python("waiting.py", &arguments, true);
         awaited.env(BUDGET, "100%");

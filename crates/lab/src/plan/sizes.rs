@@ -31,7 +31,7 @@ pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<u64>, PlanError> {
     Ok(sizes)
 }
 
-/// Parses a number of bytes, with or without a unit, from `least` to [`LARGEST`].
+/// Parses a number of bytes, with or without a unit, from `least` to 1 GiB.
 pub fn bytes(at: &At<'_>, value: &Value, least: u64) -> Result<u64, PlanError> {
     let number = match value {
         Value::Integer(_) => return at.number(value, least, LARGEST),

@@ -10,8 +10,8 @@ use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespe
 
 use super::waiting::awaiting_bytes;
 use super::{borrow, real};
+use crate::moving;
 use crate::table::{self, Entry, RESET};
-use crate::{moving, spin};
 
 /// The result of a receive on a moved descriptor: where a stream ends, TCP may have a reset (SO_LINGER).
 #[cold]
@@ -81,10 +81,9 @@ unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) 
             real::recvmsg(fd, &mut message, libc::MSG_DONTWAIT)
         }
     };
-    // SAFETY: as above.
-    let is_empty = || unsafe { (0..count as usize).all(|n| (*parts.add(n)).iov_len == 0) };
-    let is_plain = (1..=libc::UIO_MAXIOV).contains(&count) && (!spin::is_on() || !is_empty());
-    let outcome = awaiting_bytes(fd, if is_plain { 0 } else { libc::MSG_DONTWAIT }, look, sleep);
+    // The kernel refuses other counts, with another error than for a message.
+    let is_valid = (1..=libc::UIO_MAXIOV).contains(&count);
+    let outcome = awaiting_bytes(fd, if is_valid { 0 } else { libc::MSG_DONTWAIT }, look, sleep);
     if outcome <= 0 { received(fd, 1, outcome) } else { outcome }
 }
 

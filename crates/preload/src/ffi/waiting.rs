@@ -17,13 +17,12 @@ use crate::table::{self, Kind};
 /// Entries of a poll that are searched for a connection.
 const SEARCHED: usize = 64;
 
-/// The first connection among the descriptors of a poll, if it may be awaited actively.
+/// The first connection among the descriptors of a poll that the kernel has read.
 ///
 /// # Safety
 /// `fds` is NULL or points to `count` structures.
-#[inline]
 unsafe fn connection(fds: *const pollfd, count: nfds_t) -> Option<c_int> {
-    if !spin::is_on() || fds.is_null() {
+    if fds.is_null() {
         return None;
     }
     // SAFETY: `count` structures, as guaranteed by the caller.
@@ -45,16 +44,29 @@ fn awaited(
     real: impl Fn(Option<Duration>, *const sigset_t) -> c_int,
 ) -> c_int {
     let errno_before = errno();
+    let ready = real(Some(Duration::ZERO), null());
+    if ready != 0 || limit.is_some_and(|limit| limit.is_zero()) {
+        if ready >= 0 {
+            set_errno(errno_before);
+        }
+        return ready;
+    }
+    awaited_again(fd, limit, real)
+}
+
+/// The same after a look in vain.
+fn awaited_again(
+    fd: c_int,
+    limit: Option<Duration>,
+    real: impl Fn(Option<Duration>, *const sigset_t) -> c_int,
+) -> c_int {
+    let errno_before = errno();
     let look = || Some(real(Some(Duration::ZERO), null())).filter(|ready| *ready != 0);
-    let ready = match look() {
-        Some(ready) => ready,
-        None if limit.is_some_and(|limit| limit.is_zero()) => 0,
-        None => spin::wait(fd, limit, look, |spent, signals| {
-            // Those that have come meanwhile interrupt the call.
-            let mask = signals.as_ref().map_or(null(), |held| std::ptr::from_ref(held.before()));
-            real(limit.map(|limit| limit.saturating_sub(spent)), mask)
-        }),
-    };
+    let ready = spin::wait(fd, limit, look, |spent, signals| {
+        // Those that have come meanwhile interrupt the call.
+        let mask = signals.as_ref().map_or(null(), |held| std::ptr::from_ref(held.before()));
+        real(limit.map(|limit| limit.saturating_sub(spent)), mask)
+    });
     if ready >= 0 {
         set_errno(errno_before);
     }
@@ -144,8 +156,15 @@ pub(super) fn awaiting_bytes(
 unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: guaranteed by the caller.
     unsafe {
+        if timeout == 0 || !spin::may_look() {
+            return real::poll(fds, count, timeout);
+        }
+        let ready = real::poll(fds, count, 0);
+        if ready != 0 {
+            return ready;
+        }
         match connection(fds, count) {
-            Some(fd) => awaited(fd, of_ms(timeout), |left, mask| match mask.is_null() {
+            Some(fd) => awaited_again(fd, of_ms(timeout), |left, mask| match mask.is_null() {
                 true => real::poll(fds, count, in_ms(left)),
                 false => with_timespec(left, |left| real::ppoll(fds, count, left, mask)),
             }),
@@ -180,7 +199,8 @@ unsafe extern "C-unwind" fn ppoll(
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        if let Some(fd) = connection(fds, count)
+        if spin::may_look()
+            && let Some(fd) = connection(fds, count)
             && let Ok(limit) = of_timespec(limit)
         {
             return awaited(fd, limit, |left, held| {
@@ -269,8 +289,8 @@ unsafe extern "C-unwind" fn epoll_pwait2(
     }
 }
 
-/// Waits for the sets of a select, which `real` restores before it reads them. Returns its result and the time that was spent
-/// looking.
+/// Waits for the sets of a select, which are restored before `real` reads them. Returns its result; `None` if no connection is
+/// among them.
 ///
 /// # Safety
 /// As for select.
@@ -280,9 +300,6 @@ unsafe fn selected(
     limit: Option<Duration>,
     real: impl Fn(Option<Duration>, *const sigset_t) -> c_int,
 ) -> Option<c_int> {
-    if !spin::is_on() {
-        return None;
-    }
     // SAFETY: guaranteed by the caller.
     let sets = unsafe { FdSets::of(places, count) };
     let fd = sets.first(spin::is_connection).filter(|_| sets.are_whole())?;
@@ -304,6 +321,9 @@ unsafe extern "C-unwind" fn select(
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
     unsafe {
+        if !spin::may_look() {
+            return real::select(count, readable, writable, exceptional, limit);
+        }
         let whole = limit.as_ref().map(|limit| {
             let micros = u64::try_from(limit.tv_usec).ok()?;
             Some(
@@ -346,7 +366,8 @@ unsafe extern "C-unwind" fn pselect(
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        if let Ok(whole) = of_timespec(limit)
+        if spin::may_look()
+            && let Ok(whole) = of_timespec(limit)
             && let Some(ready) =
                 selected(count, [readable, writable, exceptional], whole, |left, held| {
                     let mask = if mask.is_null() { held } else { mask };

@@ -234,6 +234,12 @@ def main(family, times):
         conn.recv(1)
     except BlockingIOError:
         print("recv: nothing, without blocking")
+    for name, call in (
+        ("poll", lambda: LIBC.poll(ctypes.c_void_p(16), ctypes.c_ulong(1), 0)),
+        ("readv", lambda: LIBC.readv(conn.fileno(), ctypes.c_void_p(16), 1)),
+    ):
+        call()
+        print(f"{name} of a bad pointer: {os.strerror(ctypes.get_errno())}")
     for seconds, nanoseconds in ((-1, 0), (0, 1_000_000_000)):
         entry = struct.pack("ihh", conn.fileno(), READABLE, 0)
         LIBC.ppoll(entry, ctypes.c_ulong(1), ctypes.byref(Timespec(seconds, nanoseconds)), None)
