@@ -209,9 +209,9 @@ def main(family, times):
     signal.signal(signal.SIGALRM, lambda *_: None)
     signal.signal(signal.SIGUSR1, lambda *_: None)
     for wait in (polled, selected, received, lambda conn: WAITS["epoll_pwait2"](conn, None)):
-        print(f"signals interrupt {wait.__name__}: {interruptions(conn, wait, 20) > 5}")
+        print(f"signals interrupt {wait.__name__}: {interruptions(conn, wait, 10) > 2}")
     signal.siginterrupt(signal.SIGUSR1, False)
-    print(f"calls that are restarted: {interruptions(conn, received, 20)} interrupted")
+    print(f"calls that are restarted: {interruptions(conn, received, 10)} interrupted")
     for name, wait in WAITS.items():
         conn.settimeout(None)
         begin = time.monotonic()
