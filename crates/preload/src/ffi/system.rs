@@ -1,14 +1,13 @@
 //! Calls on descriptors by their numbers, past the functions of this library.
 
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 use crossway_sys::real::{errno, set_errno};
 use libc::{sockaddr, socklen_t};
 
-use super::real;
+use super::{HeldSignals, real};
 use crate::spin;
 use crate::watch::Watch;
 
@@ -53,17 +52,8 @@ pub(crate) fn unwatch(fd: c_int, watch: Watch) {
 
 /// Runs a function with all signals blocked, so that no signal handler interrupts the function.
 pub(crate) fn without_signals<T>(what: impl FnOnce() -> T) -> T {
-    let mut all = MaybeUninit::uninit();
-    let mut before = MaybeUninit::uninit();
-    // SAFETY: both sets outlive the calls, and the first is filled before it is used.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-    }
-    let outcome = what();
-    // SAFETY: filled by the call above, which cannot fail with these arguments.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    outcome
+    let _held = HeldSignals::hold();
+    what()
 }
 
 /// Whether the address is the one that dissolves a connection, of the family AF_UNSPEC.
