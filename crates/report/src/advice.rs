@@ -148,11 +148,15 @@ pub fn looking(advice: &Advice) -> Option<String> {
         (Some(cpu), Objective::Latency) => format!(", CPU time per message {}", show(cpu)),
         _ => String::new(),
     };
+    let as_they_are = match looking.mechanism.starts_with("uds-") {
+        true => ". `crossway run` does this for programs as they are",
+        false => "",
+    };
     Some(format!(
-        "{}, if its ends look for up to {} µs before they sleep: {}{cpu}, while answers come that soon. `crossway run` does \
-         this for programs as they are",
+        "{}, if its ends look for up to {} µs before they sleep: {} {}{cpu}, while answers come that soon{as_they_are}",
         looking.mechanism,
         looking.look_us,
+        advice.objective_words,
         show(&looking.cost_ns),
     ))
 }
