@@ -68,6 +68,10 @@ pub const ACK_EVERY: u16 = 16;
 /// acknowledgements are piggybacked on other packets.
 pub const ACK_EVERY_MAX: u16 = 128;
 
+/// A peer from which nothing has come for this time, with at least [`ACK_EVERY`] packets unacknowledged, waits for an
+/// acknowledgement: its window is smaller than it seemed. Longer than the pauses of a peer that sends at full rate.
+pub const ACK_DELAY: Duration = Duration::from_millis(2);
+
 /// Number of out-of-order packets that triggers an immediate gap report; if there are fewer, a timer triggers it.
 pub const NACK_AFTER_DEFERRED: usize = 3;
 

@@ -187,6 +187,9 @@ pub(crate) struct Link {
     probe_sent: Option<Nanos>,
     round_trip: Option<Duration>,
     nack_at: Option<Nanos>,
+    /// When to acknowledge what was received unless more arrives; `None` below [`ACK_EVERY`](crate::limits::ACK_EVERY)
+    /// packets.
+    ack_at: Option<Nanos>,
     nack_wait: Duration,
 
     /// The contents of the queues when the link went down, until the node takes them.
@@ -232,6 +235,7 @@ impl Link {
             probe_sent: None,
             round_trip: None,
             nack_at: None,
+            ack_at: None,
             nack_wait: NACK_REPEAT,
             remains: None,
             cfg,
@@ -379,7 +383,7 @@ impl Link {
 
     /// When [`Link::handle_timeout`] must be called next.
     pub(crate) fn poll_timeout(&self) -> Nanos {
-        let repair = earliest(self.probe_at, self.nack_at);
+        let repair = earliest(earliest(self.probe_at, self.nack_at), self.ack_at);
         earliest(Some(self.tick_at), earliest(repair, self.insist_at)).unwrap_or(self.tick_at)
     }
 

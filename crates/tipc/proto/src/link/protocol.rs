@@ -205,6 +205,7 @@ impl Link {
                 }
                 self.report_tail = false;
                 self.unacked = 0;
+                self.ack_at = None;
                 (tolerance_ms, priority) = self.told_in_state();
                 self.stats.states_sent += 1;
                 self.stats.gaps_sent += u64::from(gap > 0);

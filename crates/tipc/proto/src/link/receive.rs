@@ -2,7 +2,7 @@
 
 use super::{Link, LinkEvent, LinkState};
 use crate::drops::{DropCounters, DropReason};
-use crate::limits::{ACK_EVERY, ACK_EVERY_MAX, NACK_AFTER_DEFERRED, NACK_REPEAT};
+use crate::limits::{ACK_DELAY, ACK_EVERY, ACK_EVERY_MAX, NACK_AFTER_DEFERRED, NACK_REPEAT};
 use crate::time::Nanos;
 use crate::wire::{Packet, View};
 use alloc::vec::Vec;
@@ -57,6 +57,7 @@ impl Link {
             self.unacked = self.unacked.saturating_add(advanced);
             // Higher values would not help, and would take longer to decay.
             self.unacked_max = self.unacked_max.max(self.unacked).min(2 * ACK_EVERY_MAX);
+            self.ack_at = (self.unacked >= ACK_EVERY).then(|| now + ACK_DELAY);
             self.nack_wait = NACK_REPEAT;
             self.nack_at = (early > 0).then(|| now + self.nack_wait);
         } else if early > early_before {
@@ -74,6 +75,16 @@ impl Link {
     /// Whether an acknowledgement must be sent to the peer now, piggybacked on a packet or in a STATE.
     pub(super) fn is_ack_due(&self) -> bool {
         self.is_up() && self.unacked >= (self.unacked_max / 2).clamp(ACK_EVERY, ACK_EVERY_MAX)
+    }
+
+    /// Acknowledges what a peer sent that has sent nothing since. Nothing else would: it hears from this end, so it does not
+    /// probe, and until the next tick a window of packets would take a quarter of the tolerance.
+    pub(super) fn acknowledge_at_last(&mut self) {
+        self.ack_at = None;
+        if self.is_up() && self.unacked >= ACK_EVERY {
+            self.acknowledge_sooner();
+            self.want_state(false, false);
+        }
     }
 
     /// Halves the estimate of the peer's window, which may have shrunk, so that acknowledgements are sent after fewer

@@ -151,6 +151,7 @@ impl Link {
                 self.stats.note_queue(self.tx.len());
             }
             self.unacked = 0;
+            self.ack_at = None;
             if self.tx.len() == 1 {
                 self.probe_wait = self.tail_wait();
             }

@@ -35,6 +35,9 @@ impl Link {
         if self.nack_at.is_some_and(|at| at <= now) {
             self.repeat_nack(now);
         }
+        if self.ack_at.is_some_and(|at| at <= now) {
+            self.acknowledge_at_last();
+        }
         if self.insist_at.is_some_and(|at| at <= now) {
             let event = self.insist(now);
             if event.is_some() {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::drops::{DropCounters, DropReason};
-use crate::limits::{ACK_EVERY, RESEND_TOLERANCES};
+use crate::limits::{ACK_DELAY, ACK_EVERY, RESEND_TOLERANCES};
 use crate::wire::{
     ConnManager, ConnManagerKind, LinkFields, LinkProtocol, LinkProtocolKind, Packet, User, View,
 };
@@ -144,6 +144,30 @@ fn a_repeated_packet_is_acknowledged_again() {
     assert!(b.has_output(), "the end must send the acknowledgement again that the peer missed");
     talk(&mut a, &mut b, START);
     assert!(a.is_acked(Seq(1)));
+}
+
+#[test]
+fn a_peer_whose_window_shrank_gets_its_acknowledgement_before_the_tick() {
+    let (mut a, mut b) = up();
+    let window = a.window_size();
+    // Repeated packets and those behind them arrived at once: the window seems more than twice as large as it is.
+    b.unacked_max = 2 * window + 10;
+    let mut now = START;
+    let mut waits = 0;
+    for _ in 0..8 {
+        for packet in send(&mut a, window) {
+            give(&mut b, now, &packet);
+        }
+        if !b.has_output() {
+            waits += 1;
+            now = b.poll_timeout();
+            assert!(now <= START + ACK_DELAY * waits, "it waits for the next tick");
+            assert_eq!(b.handle_timeout(now, Pending::default()), None);
+        }
+        talk(&mut a, &mut b, now);
+        assert!(a.backlog.is_empty() && a.tx.len() == 0, "everything is acknowledged");
+    }
+    assert_eq!(waits, 1, "it learns");
 }
 
 /// Sends this number of messages and returns the packets, one per message.
