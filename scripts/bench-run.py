@@ -6,7 +6,8 @@ connection per request, and over its own UNIX socket.
 
 COMMAND is `crossway run` without `--`.
 
-Prints a table of medians, and of the median ratio to plain TCP within a round with its range. CPU time is that of both programs.
+Prints the median ratios to plain TCP within a round, time per request / CPU time per request of both programs, and then all
+medians with the range of the ratios.
 """
 
 import argparse
@@ -101,15 +102,31 @@ def main():
             for server in servers:
                 server.process.terminate()
                 server.process.wait()
-    print("| Redis | carried by | requests/s | time per request, against TCP | CPU per request, against TCP |\n|---|---|---:|---:|---:|")
+    print("| carried by | " + " | ".join(kind for kind, _, _ in kinds) + " |\n|---|" + "---:|" * len(kinds))
+    for way, *_ in ways[1:]:
+        cells = []
+        for kind, _, _ in kinds:
+            time_ratios, cpu_ratios = ratios(results, kind, way)
+            cells.append(f"{statistics.median(time_ratios):.2f} / {statistics.median(cpu_ratios):.2f}")
+        print(f"| {way} | " + " | ".join(cells) + " |")
+    print("\n| Redis | carried by | requests/s | time per request, against TCP | CPU per request, against TCP |\n|---|---|---:|---:|---:|")
     for kind, _, _ in kinds:
-        base = results[kind, "TCP"]
         for way, *_ in ways:
-            these = results[kind, way]
-            time_ratios = sorted(b[0] / t[0] for b, t in zip(base, these))
-            cpu_ratios = sorted(t[1] / b[1] for b, t in zip(base, these))
-            shown = lambda ratios: f"{statistics.median(ratios):.2f} ({ratios[len(ratios) // 4]:.2f} to {ratios[-1 - len(ratios) // 4]:.2f})"
-            print(f"| {kind} | {way} | {statistics.median(t[0] for t in these):,.0f} | {shown(time_ratios)} | {shown(cpu_ratios)} |")
+            rate = statistics.median(rate for rate, _ in results[kind, way])
+            time_ratios, cpu_ratios = ratios(results, kind, way)
+            print(f"| {kind} | {way} | {rate:,.0f} | {shown(time_ratios)} | {shown(cpu_ratios)} |")
+
+
+def ratios(results, kind, way):
+    """Time and CPU time per request in each round, as ratios to plain TCP."""
+    pairs = list(zip(results[kind, "TCP"], results[kind, way]))
+    return sorted(base[0] / this[0] for base, this in pairs), sorted(this[1] / base[1] for base, this in pairs)
+
+
+def shown(values):
+    """The median with the quarters around it."""
+    quarter = len(values) // 4
+    return f"{statistics.median(values):.2f} ({values[quarter]:.2f} to {values[-1 - quarter]:.2f})"
 
 
 if __name__ == "__main__":

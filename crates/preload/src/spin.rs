@@ -215,7 +215,7 @@ pub(crate) fn explain() {
     explain::sum_up(
         Program::own,
         &format_args!(
-            "{spared} of {all} waits ended before the program slept; looking took {spent:.1} ms of CPU time, of at most {budget}%"
+            "{spared} of {all} waits ended before the program slept; looking took {spent:.1} ms, at most {budget}% of the time"
         ),
     );
 }
