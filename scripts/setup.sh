@@ -25,7 +25,13 @@ test_wants=(
   /usr/include/dbus-1.0/dbus/dbus.h:libdbus-1-dev dbus-daemon:dbus-daemon
   /usr/lib/python3/dist-packages/grpc:python3-grpcio mpirun.openmpi:openmpi-bin mpicc.openmpi:libopenmpi-dev
   redis-server:redis-server redis-benchmark:redis-tools
+  xz:xz-utils
 )
+# The emulator of guests with a kernel of Debian's.
+case $(uname -m) in
+  x86_64) test_wants+=(qemu-system-x86_64:qemu-system-x86) ;;
+  aarch64) test_wants+=(qemu-system-aarch64:qemu-system-arm) ;;
+esac
 arm64_wants=(
   qemu-system-aarch64:qemu-system-arm aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu
   /usr/aarch64-linux-gnu/lib/libc.a:libc6-dev-arm64-cross cpio:cpio depmod:kmod xz:xz-utils ip:iproute2 unshare:util-linux

@@ -241,6 +241,14 @@ pub(crate) fn guests() -> ArgValueCandidates {
     })
 }
 
+/// Completes the kernels that guests can boot.
+pub(crate) fn kernels() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let kernels = crossway_netlab::GuestKernel::all().into_iter();
+        kernels.map(|kernel| CompletionCandidate::new(kernel.release)).collect()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

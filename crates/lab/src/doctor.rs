@@ -2,7 +2,7 @@
 //! missing, with a remedy.
 
 use crossway_mech::Probe;
-use crossway_netlab::GuestRegisters;
+use crossway_netlab::{GuestKernel, GuestRegisters, check_qemu, kvm_refusal};
 use crossway_sys::Obstacle;
 use serde::Serialize;
 
@@ -61,6 +61,7 @@ pub fn examine() -> Vec<Item> {
     items.push(hardware_counters());
     items.push(two_cpus());
     items.push(guest_registers());
+    items.push(guest_kernels());
     for (tool, found) in TOOLS.iter().zip(tools) {
         let found = found.join().unwrap_or_else(|_| {
             let remedy = format!("sudo apt-get install --reinstall {}", tool.package);
@@ -143,6 +144,27 @@ fn guest_registers() -> Item {
         about,
         Obstacle::new(how, GuestRegisters::remedy()),
     )
+}
+
+fn guest_kernels() -> Item {
+    let (name, about) = ("guest-kernels", "kernels that `crossway guest up --kernel` can boot");
+    let absent = |why: String, remedy: &str| {
+        missing(CheckKind::Facility, name, about, Obstacle::new(why, remedy))
+    };
+    if let Err(e) = check_qemu() {
+        let remedy = format!("sudo apt-get install {}", crossway_netlab::QEMU.1);
+        return absent(e.to_string(), &remedy);
+    }
+    let kernels = GuestKernel::all();
+    if kernels.is_empty() {
+        return absent("there is no kernel".to_owned(), "sudo crossway guest fetch 6.12");
+    }
+    let names: Vec<&str> = kernels.iter().map(|kernel| kernel.release.as_str()).collect();
+    let how = match kvm_refusal() {
+        Some(_) => "emulated",
+        None => "by KVM if it works",
+    };
+    ready(CheckKind::Facility, name, about, format!("{}, {how}", names.join(", ")))
 }
 
 #[cfg(test)]

@@ -246,7 +246,11 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
             "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource";
         say(Warning, "clock", what, next_step);
     }
-    if let Some(hypervisor) = &env.virtualisation.hypervisor {
+    if env.virtualisation.is_emulated() {
+        let what = "this guest's processor is emulated: everything takes 10 to 50 times as long, and not equally so";
+        let next_step = "compare times only with those of other emulated guests of this machine";
+        say(Warning, "emulated", what.to_owned(), next_step);
+    } else if let Some(hypervisor) = &env.virtualisation.hypervisor {
         let what = format!(
             "this is a virtual machine ({hypervisor}): its CPUs may move between cores of the host; \
              the cache-line round trips before and after each trial show whether they did"

@@ -43,6 +43,7 @@ pub const TOOLS: &[Tool] = &[
     tool("tshark", "tshark", &["--version"], "dissecting protocol frames"),
     tool("tcpdump", "tcpdump", &["--version"], "capturing frames"),
     tool("linux.uml", "user-mode-linux", &["--version"], "a guest kernel that has TIPC"),
+    tool(crossway_netlab::QEMU.0, crossway_netlab::QEMU.1, &["--version"], "guests of any kernel"),
     tool("chromium", "chromium", &["--version"], "testing the report"),
     tool("sockperf", "sockperf", &["--version"], "reference figures of sockets"),
     tool("iperf3", "iperf3", &["--version"], "reference figures of TCP and UDP"),

@@ -20,9 +20,10 @@ mod topology;
 
 pub use error::NetError;
 pub use guest::{
-    Guest, GuestExit, GuestFacts, GuestPlace, GuestRecord, GuestRegisters, GuestSpec,
-    exec_in_guest, guest_down, list_guests, registers_lost, run_guest_init, run_guest_keeper,
-    run_guest_subcommand,
+    Guest, GuestExit, GuestFacts, GuestKernel, GuestMachine, GuestPlace, GuestRecord,
+    GuestRegisters, GuestSpec, MOST_GUEST_CPUS, QEMU, check_qemu, exec_in_guest, fetch_kernel,
+    guest_down, guest_machine, kvm_refusal, list_guests, registers_lost, run_guest_init,
+    run_guest_keeper, run_guest_subcommand,
 };
 pub use impairer::ImpairmentCounts;
 pub use lab::{Lab, down, find, list, remove_abandoned, remove_all_of_this_process};

@@ -19,9 +19,17 @@ use crate::OsError;
 /// # Errors
 /// The kernel refuses the mount.
 pub fn mount(kind: &str, on: &Path, options: &str) -> Result<(), OsError> {
+    mount_named(kind, kind, on, options)
+}
+
+/// As [`mount`], of a file system with a name, such as the tag of a share.
+///
+/// # Errors
+/// The kernel refuses the mount.
+pub fn mount_named(name: &str, kind: &str, on: &Path, options: &str) -> Result<(), OsError> {
     let failed = |e| OsError::new("mount", format!("{kind} on {}", on.display()), e);
     let data = CString::new(options).map_err(|_| failed(rustix::io::Errno::INVAL))?;
-    rustix::mount::mount(kind, on, kind, MountFlags::empty(), data.as_c_str()).map_err(failed)
+    rustix::mount::mount(name, on, kind, MountFlags::empty(), data.as_c_str()).map_err(failed)
 }
 
 /// Moves a mounted file system to another directory.
@@ -42,6 +50,30 @@ pub fn change_root(new: &Path, old: &Path) -> Result<(), OsError> {
     let failed = |e| OsError::new("pivot_root", new.display(), e);
     rustix::process::pivot_root(new, old).map_err(failed)?;
     rustix::process::chdir("/").map_err(|e| OsError::new("chdir", "/", e))
+}
+
+/// Makes the file system mounted on `new` the root of this process in place of the kernel's first file system, which
+/// [`change_root`] cannot replace.
+///
+/// # Errors
+/// The kernel refuses the change.
+pub fn leave_first_root(new: &Path) -> Result<(), OsError> {
+    let failed = |call, e| OsError::new(call, new.display(), e);
+    rustix::process::chdir(new).map_err(|e| failed("chdir", e))?;
+    rustix::mount::mount_move(".", "/").map_err(|e| failed("mount", e))?;
+    rustix::process::chroot(".").map_err(|e| failed("chroot", e))?;
+    rustix::process::chdir("/").map_err(|e| failed("chdir", e))
+}
+
+/// Loads a kernel module from the content of its file. Succeeds if it is already loaded.
+///
+/// # Errors
+/// The kernel refuses to load it.
+pub fn load_module_image(name: &str, image: &[u8]) -> Result<(), OsError> {
+    match rustix::system::init_module(image, c"") {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(e) => Err(OsError::new("init_module", name, e)),
+    }
 }
 
 /// Loads a kernel module from its file. Succeeds if it is already loaded.

@@ -14,12 +14,10 @@ pub(crate) fn run<W: AsRef<OsStr>>(
     what: &str,
     words: impl IntoIterator<Item = W>,
 ) -> Option<(String, String)> {
-    let spec = GuestSpec {
-        // Two runs of one suite on one machine must not collide either.
-        name: format!("{name}{:x}", std::process::id()),
-        memory_mib: 512,
-        program: PathBuf::from(env!("CARGO_BIN_EXE_conformance-guest-part")),
-    };
+    // Two runs of one suite on one machine must not collide either.
+    let mut spec = GuestSpec::usual(&format!("{name}{:x}", std::process::id())).unwrap();
+    spec.memory_mib = spec.memory_mib.max(512);
+    spec.program = PathBuf::from(env!("CARGO_BIN_EXE_conformance-guest-part"));
     let guest = match Guest::boot(&spec, None) {
         Ok(guest) => guest,
         Err(why @ (NetError::NoPrivilege | NetError::MissingTool { .. })) => {

@@ -175,11 +175,8 @@ impl Two {
                 command.args(["tipcd", &format!("udp:{ip}")]).args(options);
                 return Ok(Node::Tipcd(Site::start(command)));
             }
-            let spec = GuestSpec {
-                name: format!("{name}{}", &host[..1]),
-                memory_mib: 256,
-                program: PathBuf::from(env!("CARGO_BIN_EXE_conformance-guest-part")),
-            };
+            let mut spec = GuestSpec::usual(&format!("{name}{}", &host[..1]))?;
+            spec.program = PathBuf::from(env!("CARGO_BIN_EXE_conformance-guest-part"));
             let node = Node::Kernel(Box::new(Guest::boot(&spec, Some((lab.network(), host)))?));
             let words = ["tipc", "bearer", "enable", "media", "udp", "name", "U", "localip", &ip];
             let done = node.command(&words.map(Path::new)).output().unwrap();

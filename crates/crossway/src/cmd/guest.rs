@@ -1,9 +1,10 @@
-//! `crossway guest`: kernels with TIPC and SCTP that run as ordinary processes.
+//! `crossway guest`: kernels that run on this machine's files, as ordinary processes or under QEMU.
 
 use std::process::ExitCode;
 
 use crossway_netlab::{
-    Guest as Booted, GuestRecord, GuestSpec, Network, exec_in_guest, guest_down, list_guests,
+    Guest as Booted, GuestKernel, GuestMachine, GuestRecord, GuestSpec, Network, check_qemu,
+    exec_in_guest, fetch_kernel, guest_down, kvm_refusal, list_guests,
 };
 
 use super::Run;
@@ -11,7 +12,8 @@ use crate::args;
 use crate::table::Grid;
 use crate::ui::Ui;
 
-/// Boot guests: user-mode Linux kernels with TIPC and SCTP that see this machine's files through a private overlay
+/// Boot guests: other kernels that see this machine's files through a private overlay, as user-mode Linux with TIPC and
+/// SCTP, or any kernel under QEMU
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Guest {
@@ -28,7 +30,9 @@ enum Action {
     Exec(Exec),
     /// Boot a guest, run one command in it, and shut it down
     Run(RunOnce),
-    /// List the guests that are up
+    /// Get kernels for --kernel from Debian's packages, without installing them
+    Fetch(Fetch),
+    /// List the guests that are up, and the kernels that guests can boot
     List(ListGuests),
     /// Shut down guests
     Down(Down),
@@ -36,13 +40,38 @@ enum Action {
 
 #[derive(clap::Args)]
 struct Shape {
-    /// Memory of the guest in MiB
-    #[arg(long, default_value_t = 256)]
-    memory: u32,
+    /// Boot this kernel under QEMU: a version of Debian's (6.12, 6.12-rt), a release, or a file (./bzImage). Without it,
+    /// the kernel in CROSSWAY_GUEST_KERNEL, or else user-mode Linux 6.1
+    #[arg(long, add = args::kernels())]
+    kernel: Option<String>,
+    /// CPUs of the guest; user-mode Linux has one
+    #[arg(long, default_value_t = 1)]
+    cpus: u32,
+    /// Memory of the guest in MiB [default: 256, or 1024 with --kernel]
+    #[arg(long)]
+    memory: Option<u32>,
+    /// What runs the kernel; without it, KVM if it works on this machine, or else emulation
+    #[arg(long, requires = "kernel")]
+    accel: Option<Accel>,
     /// Put the guest in the place of HOST on NETWORK (NETWORK/HOST); HOST must have been created with `crossway net up
     /// --guests`
     #[arg(long, add = args::hosts())]
     net: Option<String>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Accel {
+    /// The processor, through /dev/kvm
+    Kvm,
+    /// An emulator, 10 to 50 times slower
+    Emulated,
+}
+
+#[derive(clap::Args)]
+struct Fetch {
+    /// Versions, and flavours if not the standard one: 6.12, 6.12-rt, 6.1
+    #[arg(required = true)]
+    kernel: Vec<String>,
 }
 
 #[derive(clap::Args)]
@@ -114,6 +143,7 @@ impl Run for Guest {
             Action::Up(args) => args.run(ui),
             Action::Exec(args) => exec(&args.name, &args.command),
             Action::Run(args) => args.run(),
+            Action::Fetch(args) => args.run(),
             Action::List(args) => args.run(ui),
             Action::Down(args) => args.run(),
         }
@@ -158,12 +188,40 @@ impl ListGuests {
         let guests = list_guests()?;
         if self.json {
             ui.print_json(&guests)?;
-        } else if guests.is_empty() {
-            println!("no guest is up; boot one with: crossway guest up");
         } else {
-            print_table(ui, &guests);
+            match guests.is_empty() {
+                true => println!("no guest is up; boot one with: crossway guest up"),
+                false => print_table(ui, &guests),
+            }
+            print_kernels();
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Fetch {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        for word in &self.kernel {
+            let kernel = fetch_kernel(word)?;
+            println!("{word}: {}", kernel.release);
+        }
+        println!("boot one with: crossway guest up --kernel {}", self.kernel[0]);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn print_kernels() {
+    let kernels = GuestKernel::all();
+    if kernels.is_empty() {
+        println!("kernels for --kernel: none yet; get one with: crossway guest fetch 6.12");
+        return;
+    }
+    let names: Vec<&str> = kernels.iter().map(|kernel| kernel.release.as_str()).collect();
+    println!("kernels for --kernel: {}", names.join(", "));
+    match (check_qemu(), kvm_refusal()) {
+        (Err(e), _) => println!("they need QEMU: {e}"),
+        (Ok(_), Some(why)) => println!("they are emulated here: {why}"),
+        (Ok(_), None) => {}
     }
 }
 
@@ -180,7 +238,16 @@ impl Down {
 }
 
 fn boot(name: &str, shape: &Shape) -> anyhow::Result<Booted> {
-    let spec = GuestSpec { memory_mib: shape.memory, ..GuestSpec::new(name)? };
+    let mut spec = match &shape.kernel {
+        None => GuestSpec::usual(name)?,
+        Some(word) => GuestSpec::of_kernel(name, GuestKernel::find(word)?)?,
+    };
+    spec.memory_mib = shape.memory.unwrap_or(spec.memory_mib);
+    spec.cpu_count = shape.cpus;
+    spec.machine = shape.accel.map(|accel| match accel {
+        Accel::Kvm => GuestMachine::Kvm,
+        Accel::Emulated => GuestMachine::Emulated,
+    });
     let place: Option<(Network, &str)> = match &shape.net {
         None => None,
         Some(place) => {
@@ -200,30 +267,27 @@ fn exec(name: &str, command: &[String]) -> anyhow::Result<ExitCode> {
 }
 
 fn print_table(ui: &Ui, guests: &[GuestRecord]) {
-    let mut grid = Grid::of_text([
-        "guest",
-        "kernel",
-        "modules",
-        "memory",
-        "network",
-        "AVX registers",
-        "missing modules",
-    ]);
+    let mut grid = Grid::of_text(["guest", "kernel", "run by", "CPUs", "memory", "network"]);
     for guest in guests {
         let facts = guest.facts.clone().unwrap_or_default();
         let place = guest.network.as_ref();
         grid.row([
             guest.name.clone(),
             facts.kernel,
-            facts.modules.join(" "),
+            facts.machine.about().to_owned(),
+            guest.cpu_count.to_string(),
             format!("{} MiB", guest.memory_mib),
             place.map_or("none".to_owned(), |p| format!("{} {} {}", p.host, p.ipv4, p.ipv6)),
-            match facts.string_functions {
-                None => "kept".to_owned(),
-                Some(why) => format!("LOST: {why}"),
-            },
-            facts.missing_modules.join("; "),
         ]);
     }
     println!("{}", grid.text(ui));
+    for guest in guests {
+        let facts = guest.facts.clone().unwrap_or_default();
+        if let Some(why) = facts.string_functions {
+            println!("{}: AVX registers LOST: {why}", guest.name);
+        }
+        if !facts.missing_modules.is_empty() {
+            println!("{}: not loaded: {}", guest.name, facts.missing_modules.join("; "));
+        }
+    }
 }

@@ -15,6 +15,8 @@ fn boot_with(registers: &str, name: &str) -> Option<(Up, serde_json::Value)> {
     let output = Command::new(CROSSWAY)
         .args(["guest", "up", name, "--json"])
         .env("CROSSWAY_GUEST_REGISTERS", registers)
+        // A kernel under QEMU keeps its programs' registers by itself.
+        .env_remove("CROSSWAY_GUEST_KERNEL")
         .output()
         .unwrap();
     let errors = errors(&output);
@@ -91,8 +93,8 @@ fn a_guest_that_loses_registers_says_so_and_still_listens_by_sctp() {
     assert!(listed.contains(&tgl), "{listed}");
     if names.is_string() {
         let table = said(&["guest", "list"]);
-        let row = table.lines().find(|line| line.contains(&tgl)).expect("a row");
-        assert!(row.contains("LOST: "), "{table}");
+        let said = |line: &str| line.starts_with(&tgl) && line.contains("LOST: ");
+        assert!(table.lines().any(said), "{table}");
         // This program uses such registers itself, so it measures nothing there, neither alone nor between hosts.
         let alone = exec(&tgl, &format!("{CROSSWAY} measure --trials 1 --out /run/o"));
         let prefix = format!("{CROSSWAY} guest exec {tgl} --");

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crossway_netlab::GuestMachine;
 use crossway_sys::procfs::HostCpu;
 use serde::{Deserialize, Serialize};
 
@@ -272,6 +273,9 @@ impl Power {
 pub struct Virtualisation {
     /// The hypervisor's name, `unknown` if only its presence is detected; `None` without a hypervisor.
     pub hypervisor: Option<String>,
+    /// What runs this kernel if it is a guest of Crossway; `None` outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<GuestMachine>,
     /// The container runtime; `None` if none is detected.
     pub container: Option<String>,
     /// Fraction of the CPUs' time since boot that the hypervisor gave to other guests (steal), 0..=1.
@@ -279,6 +283,11 @@ pub struct Virtualisation {
 }
 
 impl Virtualisation {
+    /// Whether an emulator executes this machine's instructions, as in a guest of Crossway without KVM.
+    pub fn is_emulated(&self) -> bool {
+        self.guest == Some(GuestMachine::Emulated)
+    }
+
     /// Examines the processor's flags, DMI, and files created by container runtimes.
     pub fn read(processor: &Processor) -> Virtualisation {
         let dmi = text("/sys/class/dmi/id/sys_vendor");
@@ -300,7 +309,11 @@ impl Virtualisation {
                 ];
                 known.iter().find(|k| t.contains(**k)).map(|k| (*k).to_owned())
             });
-        let container = if Path::new("/.dockerenv").exists() {
+        let guest = crossway_netlab::guest_machine();
+        let container = if guest.is_some() {
+            // Its files are those of this machine, also those that tell of a container.
+            None
+        } else if Path::new("/.dockerenv").exists() {
             Some("docker".to_owned())
         } else if Path::new("/run/.containerenv").exists() {
             Some("podman".to_owned())
@@ -316,15 +329,14 @@ impl Virtualisation {
             .ok()
             .map(|host| host.total.steal_ns as f64 / (host.total.total_ns() as f64).max(1.0));
         let virtual_processor = processor.flags.contains("hypervisor");
-        Virtualisation {
-            hypervisor: if virtual_processor || Path::new("/sys/hypervisor/type").exists() {
+        let hypervisor = match guest {
+            Some(machine) => Some(machine.about().to_owned()),
+            None if virtual_processor || Path::new("/sys/hypervisor/type").exists() => {
                 named.or(Some("unknown".to_owned()))
-            } else {
-                None
-            },
-            container,
-            steal_share,
-        }
+            }
+            None => None,
+        };
+        Virtualisation { hypervisor, guest, container, steal_share }
     }
 }
 

@@ -50,6 +50,7 @@ impl ConnectionFamily for Vsock {
     }
 
     fn remedy() -> &'static str {
-        "load the loopback transport as root: modprobe vsock_loopback (CONFIG_VSOCKETS_LOOPBACK)"
+        "load the loopback transport as root: modprobe vsock_loopback (CONFIG_VSOCKETS_LOOPBACK); if the kernel has no such \
+         module, use a guest with another kernel: crossway guest run --kernel 6.12"
     }
 }

@@ -34,13 +34,15 @@ const TICKS_PER_S: f64 = 100.0;
 
 /// When the last frame from a guest arrived and, if the guest was considered dead, why.
 pub(super) struct Heartbeat {
+    /// How much slower the guest is than this machine: [`super::GuestMachine::slowdown`].
+    slowdown: u32,
     heard: Mutex<Instant>,
     verdict: Mutex<Option<String>>,
 }
 
 impl Heartbeat {
-    pub(super) fn new() -> Heartbeat {
-        Heartbeat { heard: Mutex::new(Instant::now()), verdict: Mutex::new(None) }
+    pub(super) fn new(slowdown: u32) -> Heartbeat {
+        Heartbeat { slowdown, heard: Mutex::new(Instant::now()), verdict: Mutex::new(None) }
     }
 
     /// Records that a frame from the guest has arrived.
@@ -59,6 +61,7 @@ impl Heartbeat {
         let (ask, asked) = sync_channel::<()>(1);
         let line = wire.clone();
         std::thread::spawn(move || asked.iter().for_each(|()| line.send(&Frame::Ping)));
+        let busy = BUSY_AND_SILENT * self.slowdown;
         let mut lately: VecDeque<Activity> = VecDeque::new();
         let mut asked_at: Option<Activity> = None;
         while kernel.is_alive() {
@@ -77,7 +80,7 @@ impl Heartbeat {
                 lately.pop_front();
             }
             let idle = silent >= IDLE_AND_SILENT && is_idle(lately.make_contiguous());
-            if silent >= SILENT || idle || had >= BUSY_AND_SILENT.as_secs_f64() {
+            if silent >= SILENT * self.slowdown || idle || had >= busy.as_secs_f64() {
                 *lock(&self.verdict) = Some(format!(
                     "it did not answer for {} s, in which it used {had:.1} s of CPU time; one of its processes may \
                      have been killed or stopped",

@@ -19,9 +19,10 @@ use crossway_sys::xstate;
 use super::frame::{Frame, Lane, PREAMBLE};
 use super::message::{ExecRequest, GuestFacts, Interface, Outcome, Setup};
 use super::modules::Modules;
+use super::qemu::MACHINE;
 use super::registers::LOST;
 use super::relay::{CountingReader, Place, Window, Wire, lock, pump, sink};
-use super::{LINE, MODULES_DIR, SETUP_VARIABLE};
+use super::{GuestMachine, LINE, MODULES_DIR, SETUP_VARIABLE, initrd, qemu};
 use crate::tool;
 
 /// The environment variables through which the second program, which serves the line, receives what the first program
@@ -71,11 +72,22 @@ fn set_up() -> Result<GuestFacts, String> {
     let text = fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
     let setup: Setup = serde_json::from_str(&text).map_err(|e| format!("{file}: {e}"))?;
     let release = boot::kernel_release();
-    let modules = Modules::read(&Path::new(MODULES_DIR).join(&release))
-        .map_err(|e| format!("cannot read the modules of kernel {release}: {e}"))?;
-    make_root(&modules, &release)?;
+    let machine = GuestMachine::of_first_program();
+    if machine != GuestMachine::UserMode {
+        enter_host_files()?;
+    }
+    let folder = match machine {
+        GuestMachine::UserMode => Some(Path::new(MODULES_DIR).join(&release)),
+        _ => setup.modules_folder,
+    };
+    let modules = folder.as_deref().map_or(Ok(Modules::default()), |folder| {
+        Modules::read(folder)
+            .map_err(|e| format!("cannot read the modules of kernel {release}: {e}"))
+    })?;
+    make_root(&modules, folder.as_deref(), &release)?;
+    machine.tell_programs().map_err(|e| format!("{MACHINE}: {e}"))?;
     boot::set_host_name(&setup.name).map_err(|e| e.to_string())?;
-    let mut facts = GuestFacts { kernel: release, ..GuestFacts::default() };
+    let mut facts = GuestFacts { kernel: release, machine, ..GuestFacts::default() };
     for name in setup.modules {
         match load(&modules, &name) {
             Ok(()) => facts.modules.push(name),
@@ -134,26 +146,57 @@ fn check_string_functions() -> Option<String> {
 
 fn load(modules: &Modules, name: &str) -> Result<(), String> {
     let files = modules.in_order(name);
-    if files.is_empty() {
+    if files.is_empty() && !modules.is_built_in(name) {
         return Err("the guest's kernel has no such module".to_owned());
     }
-    files.iter().try_for_each(|file| boot::load_module(file)).map_err(|e| e.to_string())
+    files.iter().try_for_each(|file| {
+        if file.extension() == Some("ko".as_ref()) {
+            return boot::load_module(file).map_err(|e| e.to_string());
+        }
+        let name = file.display().to_string();
+        let image = initrd::unpacked(file).map_err(|e| format!("{name}: {e}"))?;
+        boot::load_module_image(&name, &image).map_err(|e| e.to_string())
+    })
+}
+
+/// Under QEMU the first root holds this program and a few modules. Loads these, mounts the host's files and makes them
+/// the root, as they are from the start in user-mode Linux.
+fn enter_host_files() -> Result<(), String> {
+    let mount = |kind: &str, on: &str, options: &str| {
+        boot::mount(kind, Path::new(on), options).map_err(|e| e.to_string())
+    };
+    mount("proc", "/proc", "")?;
+    mount("sysfs", "/sys", "")?;
+    let entries = fs::read_dir(initrd::MODULES).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    files.sort();
+    files.iter().try_for_each(|file| boot::load_module(file)).map_err(|e| e.to_string())?;
+    let options = "trans=virtio,version=9p2000.L,msize=512000,cache=loose";
+    boot::mount_named(qemu::SHARE, "9p", Path::new("/host"), options).map_err(|e| {
+        format!(
+            "{e}; the kernel must have the 9P file system over virtio, as Debian's kernels have except the cloud \
+             flavour (CONFIG_NET_9P_VIRTIO, CONFIG_9P_FS)"
+        )
+    })?;
+    boot::leave_first_root(Path::new("/host")).map_err(|e| e.to_string())
 }
 
 /// Sets up the root file system: an overlay in memory above the host's files. The kernel's root is the host's tree,
 /// which the host keeps read-only for this guest; writes go to the overlay.
-fn make_root(modules: &Modules, release: &str) -> Result<(), String> {
+fn make_root(modules: &Modules, folder: Option<&Path>, release: &str) -> Result<(), String> {
     let mount = |kind: &str, on: &str, options: &str| {
         boot::mount(kind, Path::new(on), options).map_err(|e| e.to_string())
     };
-    let folder = |path: &str| fs::create_dir_all(path).map_err(|e| format!("{path}: {e}"));
-    load(modules, "overlay")?;
+    let make = |path: &str| fs::create_dir_all(path).map_err(|e| format!("{path}: {e}"));
+    let overlay = load(modules, "overlay");
     // The host's /tmp only serves as a mount point for the new root; the overlay shows it again.
     mount("tmpfs", "/tmp", "mode=0755")?;
     for part in ["/tmp/upper", "/tmp/work", "/tmp/root"] {
-        folder(part)?;
+        make(part)?;
     }
-    mount("overlay", "/tmp/root", "lowerdir=/,upperdir=/tmp/upper,workdir=/tmp/work")?;
+    mount("overlay", "/tmp/root", "lowerdir=/,upperdir=/tmp/upper,workdir=/tmp/work").map_err(
+        |why| overlay.err().map_or(why.clone(), |of_module| format!("{why}: {of_module}")),
+    )?;
     mount("proc", "/tmp/root/proc", "")?;
     mount("sysfs", "/tmp/root/sys", "")?;
     // The host's sockets, locks and state files do not apply to this machine.
@@ -164,16 +207,18 @@ fn make_root(modules: &Modules, release: &str) -> Result<(), String> {
         ("tmpfs", "/tmp/root/dev/shm", "mode=1777"),
         ("mqueue", "/tmp/root/dev/mqueue", ""),
     ] {
-        folder(on)?;
+        make(on)?;
         mount(kind, on, options)?;
     }
     // Programs that load modules on demand look here.
-    folder("/tmp/root/lib/modules")?;
+    make("/tmp/root/lib/modules")?;
     let link = PathBuf::from("/tmp/root/lib/modules").join(release);
-    if !link.exists() {
-        let _ = std::os::unix::fs::symlink(Path::new(MODULES_DIR).join(release), link);
+    if let Some(folder) = folder
+        && !link.exists()
+    {
+        let _ = std::os::unix::fs::symlink(folder, link);
     }
-    folder("/tmp/root/run/lower")?;
+    make("/tmp/root/run/lower")?;
     boot::change_root(Path::new("/tmp/root"), Path::new("/tmp/root/run/lower"))
         .map_err(|e| e.to_string())
 }
@@ -182,8 +227,11 @@ fn make_root(modules: &Modules, release: &str) -> Result<(), String> {
 fn attach(interface: Option<&Interface>) -> Result<(), String> {
     let mut lines = String::from("link set lo up\n");
     if let Some(i) = interface {
+        if Path::new("/sys/class/net/vec0").exists() {
+            lines.push_str("link set vec0 name eth0\n");
+        }
         lines.push_str(&format!(
-            "link set vec0 name eth0\naddr add {}/24 dev eth0\naddr add {}/64 dev eth0 nodad\n\
+            "addr add {}/24 dev eth0\naddr add {}/64 dev eth0 nodad\n\
              link set eth0 mtu {} up\n",
             i.ipv4, i.ipv6, i.mtu_bytes
         ));
@@ -210,10 +258,23 @@ struct Session {
 
 type Sessions = Arc<Mutex<HashMap<u32, Session>>>;
 
+/// The device of the line under QEMU; `None` in user-mode Linux.
+fn port_of_qemu() -> Option<PathBuf> {
+    let ports = fs::read_dir("/sys/class/virtio-ports").ok()?.flatten();
+    let named = |port: &fs::DirEntry| {
+        fs::read_to_string(port.path().join("name")).is_ok_and(|name| name.trim() == qemu::PORT)
+    };
+    ports.into_iter().find(named).map(|port| Path::new("/dev").join(port.file_name()))
+}
+
 /// Serves the line until it is closed.
 fn serve() -> std::io::Result<()> {
-    let line = OpenOptions::new().read(true).write(true).open(LINE)?;
-    boot::make_line_raw(&line).map_err(std::io::Error::other)?;
+    let port = port_of_qemu();
+    let device = port.as_deref().unwrap_or(Path::new(LINE));
+    let line = OpenOptions::new().read(true).write(true).open(device)?;
+    if port.is_none() {
+        boot::make_line_raw(&line).map_err(std::io::Error::other)?;
+    }
     let incoming = line.try_clone()?;
     (&line).write_all(PREAMBLE)?;
     let wire = Wire::unbounded(line);

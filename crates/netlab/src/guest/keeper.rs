@@ -22,16 +22,16 @@ use crossway_sys::{program, xstate};
 use super::frame::{Frame, Lane, skip_to_preamble};
 use super::heartbeat::Heartbeat;
 use super::message::{Boot, Outcome};
+use super::modules::Modules;
 use super::record::{self, GuestFiles};
 use super::registers::tunables;
 use super::relay::{Place, Window, Wire, lock, pump, sink};
-use super::{GuestRecord, GuestRegisters, KERNEL, LINE_WORDS, SETUP_VARIABLE};
+use super::{
+    GuestKernel, GuestMachine, GuestRecord, GuestRegisters, KERNEL, LINE_WORDS, SETUP_VARIABLE,
+    initrd, qemu,
+};
 use crate::NetError;
 use crate::registry::Process;
-
-/// Time limit for a guest to become ready. It normally takes two seconds; a slow and busy machine may be fifty times
-/// slower.
-const BOOT_LIMIT: Duration = Duration::from_secs(180);
 
 /// The line on a keeper's standard input that makes the guest outlive its starter.
 pub(crate) const STAY: &str = "stay";
@@ -55,34 +55,79 @@ pub fn run_guest_keeper(name: &str) -> Result<(), NetError> {
     close_inherited();
     let record = record::read(name)?;
     let files = GuestFiles::of(name);
-    let (near, far) = UnixStream::pair().map_err(|e| files.error("socketpair", e))?;
-    let kernel = match start_kernel(&record, &files, far.into()) {
-        Ok(kernel) => kernel,
-        Err(why) => {
-            say(&Boot::Failed(why.to_string(), String::new()));
-            record::remove(name);
-            return Ok(());
+    let running = Arc::new(Running::default());
+    watch_starter(Arc::clone(&running));
+    let mut ways = qemu::ways(&record).into_iter().peekable();
+    while let Some(machine) = ways.next() {
+        let (near, far) = UnixStream::pair().map_err(|e| files.error("socketpair", e))?;
+        let kernel = match start_kernel(&record, machine, &files, far.into()) {
+            Ok(kernel) => kernel,
+            Err(NetError::Guest { what, said, .. }) => {
+                say(&Boot::Failed(what, said));
+                break;
+            }
+            Err(why) => {
+                say(&Boot::Failed(format!("could not be started: {why}"), String::new()));
+                break;
+            }
+        };
+        if running.is_given_up_unless(kernel) {
+            kernel.kill();
+            break;
         }
-    };
-    watch_starter(kernel);
-    let outcome = converse(name, &files, kernel, near);
-    kernel.kill();
-    if let Err(why) = outcome {
-        say(&Boot::Failed(why, files.console_tail()));
+        let outcome = converse(name, &files, machine, kernel, near);
+        kernel.kill();
+        match outcome {
+            Err(why) if ways.peek().is_some() && !running.is_given_up() => {
+                qemu::remember_refusal(&why);
+            }
+            Err(why) => {
+                say(&Boot::Failed(why, files.console_tail()));
+                break;
+            }
+            Ok(()) => break,
+        }
     }
     record::remove(name);
     Ok(())
+}
+
+/// The kernel's process, and whether the process that booted the guest has ended or given it up.
+#[derive(Default)]
+struct Running(Mutex<(Option<Process>, bool)>);
+
+impl Running {
+    /// Notes the kernel, unless the guest was given up.
+    fn is_given_up_unless(&self, kernel: Process) -> bool {
+        let mut state = lock(&self.0);
+        state.0 = Some(kernel);
+        state.1
+    }
+
+    fn is_given_up(&self) -> bool {
+        lock(&self.0).1
+    }
+
+    fn give_up(&self) {
+        let mut state = lock(&self.0);
+        state.1 = true;
+        if let Some(kernel) = state.0 {
+            kernel.kill();
+        }
+    }
 }
 
 /// Carries frames until the guest has ended. Returns an error if it did not become ready.
 fn converse(
     name: &str,
     files: &GuestFiles,
+    machine: GuestMachine,
     kernel: Process,
     line: UnixStream,
 ) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("cannot be reached over its serial line: {e}");
-    line.set_read_timeout(Some(BOOT_LIMIT)).map_err(failed)?;
+    let limit = machine.boot_limit();
+    line.set_read_timeout(Some(limit)).map_err(failed)?;
     let mut reader = BufReader::new(line.try_clone().map_err(failed)?);
     let first = skip_to_preamble(&mut reader).and_then(|there| match there {
         true => Frame::read(&mut reader),
@@ -102,15 +147,17 @@ fn converse(
             );
         }
         Ok(None) => return Err("ended before it was ready".to_owned()),
-        Err(_) => return Err(format!("was not ready after {} s", BOOT_LIMIT.as_secs())),
+        Err(_) => return Err(format!("was not ready after {} s", limit.as_secs())),
     };
     line.set_read_timeout(None).map_err(failed)?;
     let listener = UnixListener::bind(files.socket()).map_err(failed)?;
     record::ready(name, &facts).map_err(|e| e.to_string())?;
     say(&Boot::Ready(facts));
+    // QEMU has read it.
+    let _ = std::fs::remove_file(files.initrd());
     let (wire, room) = Wire::bounded(File::from(OwnedFd::from(line)));
     let sessions = Sessions::default();
-    let heartbeat = Arc::new(Heartbeat::new());
+    let heartbeat = Arc::new(Heartbeat::new(machine.slowdown()));
     let (watcher, line) = (Arc::clone(&heartbeat), wire.clone());
     std::thread::spawn(move || watcher.watch(kernel, &line));
     let ended = Arc::new(AtomicBool::new(false));
@@ -184,10 +231,21 @@ fn deliver(sessions: &Sessions, line: &Window, frame: Frame) {
 /// when that thread ends.
 fn start_kernel(
     record: &GuestRecord,
+    machine: GuestMachine,
     files: &GuestFiles,
     line: OwnedFd,
 ) -> Result<Process, NetError> {
-    let mut command = kernel_command(record, files)?;
+    let mut command = match &record.kernel {
+        None => user_mode_command(record, files)?,
+        Some(kernel) => {
+            make_initrd(kernel, files).map_err(|what| NetError::Guest {
+                name: record.name.clone(),
+                what: format!("cannot get a first file system: {what}"),
+                said: String::new(),
+            })?;
+            qemu::command(record, kernel, machine, files)?
+        }
+    };
     let hide = record.registers == GuestRegisters::Hidden;
     let preload = record.registers.relay().map(xstate::relay).transpose()?;
     let writable = files.writable();
@@ -225,7 +283,7 @@ fn start_kernel(
     told.recv().map_err(|_| gone())??.ok_or_else(gone)
 }
 
-fn kernel_command(record: &GuestRecord, files: &GuestFiles) -> Result<Command, NetError> {
+fn user_mode_command(record: &GuestRecord, files: &GuestFiles) -> Result<Command, NetError> {
     let kernel = program::find(KERNEL)
         .ok_or(NetError::MissingTool { tool: KERNEL, package: "user-mode-linux" })?;
     let console = files.create("console")?;
@@ -262,13 +320,21 @@ fn kernel_command(record: &GuestRecord, files: &GuestFiles) -> Result<Command, N
     Ok(command)
 }
 
+fn make_initrd(kernel: &GuestKernel, files: &GuestFiles) -> Result<(), String> {
+    let setup = files.setup();
+    let setup = std::fs::read_to_string(&setup).map_err(|e| format!("{}: {e}", setup.display()))?;
+    let modules = kernel.modules.as_deref().map(Modules::read).transpose();
+    let modules = modules.map_err(|e| format!("the modules of {}: {e}", kernel.release))?;
+    initrd::write(&files.initrd(), &setup, modules.as_ref())
+}
+
 /// Ends the guest when the process that started this one ends, unless that process asked for the guest to stay.
-fn watch_starter(kernel: Process) {
+fn watch_starter(running: Arc<Running>) {
     std::thread::spawn(move || {
         let mut word = String::new();
         let _ = std::io::stdin().lock().read_line(&mut word);
         if word.trim() != STAY {
-            kernel.kill();
+            running.give_up();
         }
     });
 }

@@ -1,6 +1,10 @@
 //! The JSON messages between the three parties: the process that boots a guest, its keeper, and the program inside.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
+
+use super::GuestMachine;
 
 /// The tasks of a guest's first program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -8,6 +12,8 @@ pub(crate) struct Setup {
     pub(crate) name: String,
     /// Modules to load, together with their dependencies.
     pub(crate) modules: Vec<String>,
+    /// The folder of a kernel's modules; `None`: that of user-mode Linux, or the kernel has none.
+    pub(crate) modules_folder: Option<PathBuf>,
     pub(crate) interface: Option<Interface>,
 }
 
@@ -25,6 +31,9 @@ pub(crate) struct Interface {
 /// Facts that a guest reports once it is ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestFacts {
+    /// What runs the kernel.
+    #[serde(default)]
+    pub machine: GuestMachine,
     /// Release of the guest's kernel, such as `6.1.176`.
     pub kernel: String,
     /// Requested modules that are loaded.

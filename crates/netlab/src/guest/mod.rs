@@ -1,16 +1,20 @@
-//! Guests: Debian's user-mode-linux kernel as an ordinary process, with the host's files below a private overlay.
+//! Guests: kernels with the host's files below a private overlay, as Debian's user-mode Linux, which is an ordinary
+//! process, or under QEMU.
 //!
-//! A guest consists of a keeper (one of our processes), the kernel's process as the first of a PID namespace (so that
-//! its helpers die with it), and the program inside, which runs commands. All files that the guest writes are in memory
-//! and disappear with the guest.
+//! A guest consists of a keeper (one of our processes), the kernel's process or QEMU as the first of a PID namespace (so
+//! that its helpers die with it), and the program inside, which runs commands. All files that the guest writes are in
+//! memory and disappear with the guest.
 
 mod exec;
 mod frame;
 mod heartbeat;
 mod init;
+mod initrd;
 mod keeper;
+mod kernels;
 mod message;
 mod modules;
+mod qemu;
 mod record;
 mod registers;
 mod relay;
@@ -26,7 +30,9 @@ use crossway_sys::program;
 pub use exec::{GuestExit, exec_in_guest};
 pub use init::run_guest_init;
 pub use keeper::run_guest_keeper;
+pub use kernels::{GuestKernel, fetch_kernel};
 pub use message::GuestFacts;
+pub use qemu::{GuestMachine, QEMU, check_qemu, guest_machine, kvm_refusal};
 pub(crate) use record::remove_abandoned;
 pub use record::{GuestPlace, GuestRecord};
 pub use registers::{GuestRegisters, registers_lost};
@@ -39,20 +45,28 @@ use crate::{HostKind, NetError, Offloads};
 use message::{Boot, Interface, Outcome, Setup};
 use record::GuestFiles;
 
-/// The name of the kernel's executable.
+/// The name of user-mode Linux's executable.
 const KERNEL: &str = "linux.uml";
-/// The folder with Debian's modules for this kernel, with one subfolder per release.
+/// The folder with Debian's modules for user-mode Linux, with one subfolder per release.
 const MODULES_DIR: &str = "/usr/lib/uml/modules";
 /// The parameter of the guest's kernel for the serial line, which uses the descriptor that a confined child inherits.
 const LINE_WORDS: &str = "ssl0=fd:3";
-/// The device of the serial line in the guest.
+/// The device of the serial line in user-mode Linux.
 const LINE: &str = "/dev/ttyS0";
 /// The variable that passes the path of the setup file to the first program.
 const SETUP_VARIABLE: &str = "CROSSWAY_GUEST";
+/// The variable that tells the first program of a guest under QEMU which [`GuestMachine`] it is in.
+const MACHINE_VARIABLE: &str = "CROSSWAY_GUEST_MACHINE";
 /// Modules loaded in every guest: the protocols that are measured, modules that these would request on demand (a
 /// listening SCTP socket needs hmac(md5)), and modules that a network inside a guest needs.
 const MODULES: [&str; 10] =
     ["ipv6", "tipc", "hmac", "sctp", "veth", "vxlan", "bridge", "sch_tbf", "sch_netem", "tun"];
+/// Modules loaded in addition under QEMU: the network device, and protocols that Debian's user-mode Linux lacks.
+const MODULES_OF_QEMU: [&str; 3] = ["virtio_net", "vsock_loopback", "smc"];
+/// The variable with the kernel of guests for which none is named.
+const KERNEL_VARIABLE: &str = "CROSSWAY_GUEST_KERNEL";
+/// The number of CPUs that a guest under QEMU can have.
+pub const MOST_GUEST_CPUS: u32 = 64;
 
 /// The description of a guest to boot.
 #[derive(Clone, Debug)]
@@ -61,19 +75,76 @@ pub struct GuestSpec {
     pub name: String,
     /// The guest's memory in MiB.
     pub memory_mib: u32,
+    /// The kernel, which QEMU boots; `None`: user-mode Linux.
+    pub kernel: Option<GuestKernel>,
+    /// Number of the guest's CPUs; user-mode Linux has one.
+    pub cpu_count: u32,
+    /// What runs a kernel of QEMU; `None`: KVM if it works here, or else the emulator.
+    pub machine: Option<GuestMachine>,
     /// This program, which runs as `PROGRAM guest-keeper NAME` on the host and as `PROGRAM guest-init` in the guest.
     pub program: PathBuf,
 }
 
 impl GuestSpec {
-    /// Describes a guest of 256 MiB; its keeper process runs the executable of this program.
+    /// Describes a guest of user-mode Linux with 256 MiB; its keeper process runs the executable of this program.
     ///
     /// # Errors
     /// The path of the running program cannot be determined.
     pub fn new(name: &str) -> Result<GuestSpec, NetError> {
         let program = std::env::current_exe()
             .map_err(|e| NetError::State { path: "/proc/self/exe".into(), why: e.to_string() })?;
-        Ok(GuestSpec { name: name.to_owned(), memory_mib: 256, program })
+        Ok(GuestSpec {
+            name: name.to_owned(),
+            memory_mib: 256,
+            kernel: None,
+            cpu_count: 1,
+            machine: None,
+            program,
+        })
+    }
+
+    /// Describes a guest that QEMU boots from `kernel`, with one CPU and 1024 MiB.
+    ///
+    /// # Errors
+    /// The path of the running program cannot be determined.
+    pub fn of_kernel(name: &str, kernel: GuestKernel) -> Result<GuestSpec, NetError> {
+        Ok(GuestSpec { kernel: Some(kernel), memory_mib: 1024, ..GuestSpec::new(name)? })
+    }
+
+    /// Describes the guest that a user gets who names no kernel: of the kernel in the environment variable
+    /// `CROSSWAY_GUEST_KERNEL`, as [`GuestKernel::find`] reads it, or else of user-mode Linux.
+    ///
+    /// # Errors
+    /// There is no such kernel, or the path of the running program cannot be determined.
+    pub fn usual(name: &str) -> Result<GuestSpec, NetError> {
+        match std::env::var(KERNEL_VARIABLE) {
+            Ok(word) if !word.is_empty() => GuestSpec::of_kernel(name, GuestKernel::find(&word)?),
+            _ => GuestSpec::new(name),
+        }
+    }
+
+    fn check(&self) -> Result<(), NetError> {
+        check_name("guest name", &self.name, 12)?;
+        let least = if self.kernel.is_some() { 256 } else { 64 };
+        if !(least..=16384).contains(&self.memory_mib) {
+            return Err(NetError::Impossible {
+                what: "guest memory",
+                given: format!("{} MiB", self.memory_mib),
+                why: format!("such a guest can have {least} to 16384 MiB"),
+            });
+        }
+        let most = if self.kernel.is_some() { MOST_GUEST_CPUS } else { 1 };
+        if !(1..=most).contains(&self.cpu_count) {
+            return Err(NetError::Impossible {
+                what: "guest CPUs",
+                given: self.cpu_count.to_string(),
+                why: match self.kernel {
+                    Some(_) => format!("a guest can have 1 to {most}"),
+                    None => "user-mode Linux has one; name a kernel: --kernel 6.12".to_owned(),
+                },
+            });
+        }
+        Ok(())
     }
 }
 
@@ -94,16 +165,11 @@ impl Guest {
     /// Invalid settings, a name in use, missing privilege, no user-mode-linux; or [`NetError::Guest`] with the last
     /// output of its kernel. Nothing remains after an error.
     pub fn boot(spec: &GuestSpec, place: Option<(&Network, &str)>) -> Result<Guest, NetError> {
-        check_name("guest name", &spec.name, 12)?;
-        if !(64..=16384).contains(&spec.memory_mib) {
-            return Err(NetError::Impossible {
-                what: "guest memory",
-                given: format!("{} MiB", spec.memory_mib),
-                why: "a guest can have 64 to 16384 MiB".to_owned(),
-            });
-        }
+        spec.check()?;
         crate::lab::check_privilege()?;
-        if program::find(KERNEL).is_none() {
+        if spec.kernel.is_some() {
+            check_qemu()?;
+        } else if program::find(KERNEL).is_none() {
             return Err(NetError::MissingTool { tool: KERNEL, package: "user-mode-linux" });
         }
         let host = match place {
@@ -121,10 +187,17 @@ impl Guest {
                     .to_owned(),
             });
         }
-        let registers = GuestRegisters::here();
+        // Only user-mode Linux keeps its programs' registers through a buffer of its own.
+        let registers = match spec.kernel {
+            Some(_) => GuestRegisters::Kernel,
+            None => GuestRegisters::here(),
+        };
         let record = GuestRecord {
             name: spec.name.clone(),
             memory_mib: spec.memory_mib,
+            kernel: spec.kernel.clone(),
+            cpu_count: spec.cpu_count,
+            asked_machine: spec.machine,
             program: spec.program.clone(),
             network: host.map(|(network, host)| GuestPlace {
                 host: format!("{}/{}", network.name, host.name),
@@ -150,9 +223,11 @@ impl Guest {
     fn start(record: GuestRecord, prefix: &[String], offloads: bool) -> Result<Guest, NetError> {
         let files = GuestFiles::of(&record.name);
         files.make()?;
+        let more = MODULES_OF_QEMU.iter().filter(|_| record.kernel.is_some());
         let setup = Setup {
             name: record.name.clone(),
-            modules: MODULES.map(str::to_owned).to_vec(),
+            modules: MODULES.iter().chain(more).map(|name| (*name).to_owned()).collect(),
+            modules_folder: record.kernel.as_ref().and_then(|kernel| kernel.modules.clone()),
             interface: record.network.as_ref().map(|place| Interface {
                 tap: place.tap.clone(),
                 mac: place.mac.clone(),

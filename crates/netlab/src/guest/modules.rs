@@ -3,17 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The contents of `modules.dep`: each module's file with the files it depends on.
+/// The contents of `modules.dep`, each module's file with the files it depends on, and of `modules.builtin`.
+#[derive(Default)]
 pub(crate) struct Modules {
     folder: PathBuf,
     needs: BTreeMap<String, (String, Vec<String>)>,
+    built_in: BTreeSet<String>,
 }
 
 impl Modules {
     /// Reads a kernel's module folder.
     pub(crate) fn read(folder: &Path) -> std::io::Result<Modules> {
         let text = std::fs::read_to_string(folder.join("modules.dep"))?;
-        Ok(Modules { folder: folder.to_owned(), needs: parse(&text) })
+        let built_in = std::fs::read_to_string(folder.join("modules.builtin")).unwrap_or_default();
+        let built_in = built_in.lines().map(key).collect();
+        Ok(Modules { folder: folder.to_owned(), needs: parse(&text), built_in })
+    }
+
+    /// Whether the kernel contains `name`, so that there is nothing to load.
+    pub(crate) fn is_built_in(&self, name: &str) -> bool {
+        self.built_in.contains(&key(name))
     }
 
     /// The files to load for `name`, dependencies first; empty if there is no such module (it may be built in).
@@ -62,7 +71,8 @@ mod tests {
         let text = "kernel/net/tipc/tipc.ko: kernel/net/ipv6/ipv6.ko kernel/lib/crc-ccitt.ko kernel/net/t.ko\n\
                     kernel/net/ipv6/ipv6.ko: kernel/lib/crc-ccitt.ko\n\
                     kernel/lib/crc-ccitt.ko:\nkernel/net/t.ko:\n";
-        let modules = Modules { folder: PathBuf::from("/m"), needs: parse(text) };
+        let modules =
+            Modules { folder: PathBuf::from("/m"), needs: parse(text), ..Modules::default() };
         let order: Vec<_> =
             modules.in_order("tipc").iter().map(|p| p.display().to_string()).collect();
         assert_eq!(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{GuestFacts, GuestRegisters};
+use super::{GuestFacts, GuestKernel, GuestMachine, GuestRegisters};
 use crate::NetError;
 use crate::registry::{Claim, Process, RUN_DIR, Registry};
 
@@ -16,6 +16,15 @@ pub struct GuestRecord {
     pub name: String,
     /// The guest's memory in MiB.
     pub memory_mib: u32,
+    /// The kernel that QEMU boots; `None`: user-mode Linux.
+    #[serde(default)]
+    pub kernel: Option<GuestKernel>,
+    /// Number of the guest's CPUs.
+    #[serde(default = "one")]
+    pub cpu_count: u32,
+    /// What the user wants to run the kernel; `None`: what works.
+    #[serde(default)]
+    pub asked_machine: Option<GuestMachine>,
     /// The path, on the host, of the program that runs as the guest's keeper and as the guest's first program.
     pub program: PathBuf,
     /// The guest's place on a network; `None` if it has none.
@@ -50,6 +59,10 @@ pub struct GuestPlace {
     pub ipv6: std::net::Ipv6Addr,
     /// Largest IP packet in bytes.
     pub mtu_bytes: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl GuestRecord {
@@ -101,6 +114,11 @@ impl GuestFiles {
     /// The setup file with the tasks of the guest's first program.
     pub(crate) fn setup(&self) -> PathBuf {
         self.folder.join("setup.json")
+    }
+
+    /// The first file system of a guest under QEMU.
+    pub(crate) fn initrd(&self) -> PathBuf {
+        self.folder.join("initrd")
     }
 
     /// The folder over which the guest's kernel gets a tmpfs of its own.

@@ -68,7 +68,7 @@ pub(crate) fn watched_together() -> Result<(), NetError> {
     topology.hosts = names.iter().map(|n| HostSpec::namespace(n)).collect();
     topology.hosts.push(HostSpec::tap("kernel"));
     let lab = Lab::up(&topology)?;
-    let guest = Guest::boot(&GuestSpec::new(name)?, Some((lab.network(), "kernel")))?;
+    let guest = Guest::boot(&GuestSpec::usual(name)?, Some((lab.network(), "kernel")))?;
     let site = Site { guest, lab };
     site.guest_does(&["tipc", "link", "monitor", "set", "threshold", "2"]);
     let kernel = site.lab.host("kernel")?.ipv4.to_string();

@@ -37,7 +37,7 @@ impl Site {
         topology.name = Some(name.to_owned());
         topology.hosts = vec![HostSpec::namespace("user"), HostSpec::tap("kernel")];
         let lab = Lab::up(&topology)?;
-        let spec = GuestSpec::new(name)?;
+        let spec = GuestSpec::usual(name)?;
         let guest = Guest::boot(&spec, Some((lab.network(), "kernel")))?;
         Ok(Self { guest, lab })
     }
@@ -54,7 +54,7 @@ impl Site {
         let Self { guest, lab } = self;
         drop(guest);
         let name = lab.network().name.clone();
-        let guest = Guest::boot(&GuestSpec::new(&name)?, Some((lab.network(), "kernel")))?;
+        let guest = Guest::boot(&GuestSpec::usual(&name)?, Some((lab.network(), "kernel")))?;
         Ok(Self { guest, lab })
     }
 
