@@ -9,7 +9,6 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use crossway_netlab::Link;
 use parts::{Wishes, float, goals, sizes, wishes, word};
 use toml::Table;
 
@@ -347,17 +346,12 @@ impl Question {
             (Site::OtherHost, None) => TestbedKind::Netlab,
             (Site::OtherHost, Some(_)) => TestbedKind::Hosts,
         };
-        let usual = Link::default();
         let hosts = self.hosts.as_deref().and_then(|words| HostWords::list(words).ok());
         Some(Testbed {
-            name: self.site.word().to_owned(),
-            kind,
-            rate: None,
-            mtu_bytes: usual.mtu_bytes,
-            offloads: usual.offloads,
             tipc: if kind == TestbedKind::Netlab { vec![Tipc::Node] } else { Vec::new() },
             hosts: hosts.unwrap_or_default(),
             shares: self.shares.clone(),
+            ..Testbed::of(self.site.word(), kind)
         })
     }
 

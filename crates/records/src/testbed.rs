@@ -61,6 +61,13 @@ pub struct Testbed {
     /// What the testbed's containers share; everything else is separate. Only for [`TestbedKind::Containers`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<Share>,
+    /// The kernel that the guests boot under QEMU: a version and flavour, such as `6.12-rt`, a release, or a file; null for
+    /// user-mode Linux. Only for [`TestbedKind::Guests`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// Number of CPUs of each guest that boots [`Testbed::kernel`]; null for 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
 }
 
 /// What two containers on one kernel can share.
@@ -156,6 +163,23 @@ impl Tipc {
 }
 
 impl Testbed {
+    /// A testbed of this kind with the usual link, without hosts, TIPC, or anything that is shared.
+    pub fn of(name: &str, kind: TestbedKind) -> Testbed {
+        let usual = Link::default();
+        Testbed {
+            name: name.to_owned(),
+            kind,
+            rate: None,
+            mtu_bytes: usual.mtu_bytes,
+            offloads: usual.offloads,
+            tipc: Vec::new(),
+            hosts: Vec::new(),
+            shares: Vec::new(),
+            kernel: None,
+            cpus: None,
+        }
+    }
+
     /// The properties of the testbed's network link.
     pub fn link(&self) -> Link {
         Link {
@@ -382,14 +406,8 @@ mod tests {
     #[test]
     fn many_hosts_give_all_pairs() {
         let testbed = Testbed {
-            name: "cluster".to_owned(),
-            kind: TestbedKind::Hosts,
-            rate: None,
-            mtu_bytes: 1500,
-            offloads: Offloads::Off,
-            tipc: Vec::new(),
-            shares: Vec::new(),
             hosts: ["srun -w n1", "srun -w n2", "srun -w n3"].map(str::to_owned).to_vec(),
+            ..Testbed::of("cluster", TestbedKind::Hosts)
         };
         let labels = |ends| -> Vec<String> {
             testbed.sites(ends).iter().filter_map(|s| Some(s.testbed()?.label())).collect()

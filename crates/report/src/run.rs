@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crossway_lab::env::Environment;
+use crossway_lab::env::RunEnvironment;
 use crossway_lab::faults::{self, FaultRecord};
 use crossway_lab::moves::{self, MoveRecord};
 use crossway_lab::other_work;
@@ -68,6 +68,25 @@ pub enum RunError {
     Empty(PathBuf),
 }
 
+/// What to say of hosts whose processors are emulated.
+fn emulated(environment: &RunEnvironment) -> Option<String> {
+    let mut kernels: Vec<&str> = [&environment.here]
+        .into_iter()
+        .chain(environment.hosts.values())
+        .filter(|host| host.virtualisation.is_emulated())
+        .map(|host| host.kernel.release.as_str())
+        .collect();
+    kernels.sort_unstable();
+    kernels.dedup();
+    (!kernels.is_empty()).then(|| {
+        format!(
+            "The processors of the guests with Linux {} are emulated: compare their times only with each other, not \
+             with other hosts.",
+            kernels.join(", ")
+        )
+    })
+}
+
 impl Run {
     /// Reads a run's directory, or a single file of records.
     ///
@@ -84,12 +103,13 @@ impl Run {
         let dir = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
         let mut run = Run::of_records(path, loaded.records);
         run.notices.extend(loaded.warnings);
-        match records_io::read_beside::<Environment>(path, records_io::ENVIRONMENT) {
+        match records_io::read_beside::<RunEnvironment>(path, records_io::ENVIRONMENT) {
             Ok(Some(environment)) => {
-                run.machine = Machine::of(&environment);
-                if environment.virtualisation.hypervisor.is_some() {
+                run.machine = Machine::of(&environment.here);
+                if environment.here.virtualisation.hypervisor.is_some() {
                     run.notices.extend(moved::unchecked(&run.records));
                 }
+                run.notices.extend(emulated(&environment));
             }
             Ok(None) => run.notices.push(
                 "There is no env.json beside the records, so the machine on which they were measured is unknown."

@@ -70,7 +70,7 @@ impl LiveTestbed {
             *tipcd = None;
         }
         self.guests[at] = None;
-        let guest = boot_one(lab, &self.again.program, NAMES[at])?;
+        let guest = boot_one(lab, &self.again.program, &self.again.kernel, NAMES[at])?;
         if self.again.tipc.contains(&Tipc::Kernel) {
             tipc::join_kernels(&[&guest])?;
         }

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 use crossway_mech::Probe;
-use crossway_netlab::{Guest, GuestSpec, Lab, NetError};
+use crossway_netlab::{Guest, GuestKernel, GuestSpec, Lab, NetError};
 use crossway_sys::Obstacle;
 
 use super::Containers;
@@ -22,10 +22,20 @@ use crossway_records::testbed::{HostWords, Tipc};
 /// Number of agents lost in a row after which a host is no longer used.
 const MOST_LOSSES: u32 = 3;
 
+/// What a testbed's guests boot.
+#[derive(Clone, Debug)]
+pub(super) struct GuestWish {
+    /// As [`Testbed::kernel`](crossway_records::testbed::Testbed::kernel).
+    pub(super) kernel: Option<String>,
+    /// Number of CPUs.
+    pub(super) cpus: u32,
+}
+
 /// The data for rebooting a guest.
 #[derive(Debug)]
 pub(super) struct RebootPlan {
     pub(super) program: PathBuf,
+    pub(super) kernel: GuestWish,
     pub(super) tipc: Vec<Tipc>,
     /// Number of reboots of each host's guest.
     pub(super) boots: [u32; 2],
@@ -207,9 +217,19 @@ impl LiveTestbed {
 
 /// Boots a guest that takes the place of the host `name` on the network. The guest's keeper process is started from
 /// `program`.
-pub(super) fn boot_one(lab: &Lab, program: &Path, name: &str) -> Result<Guest, NetError> {
+pub(super) fn boot_one(
+    lab: &Lab,
+    program: &Path,
+    kernel: &GuestWish,
+    name: &str,
+) -> Result<Guest, NetError> {
     let network = lab.network();
-    let mut spec = GuestSpec::new(&format!("{}-{name}", network.name))?;
+    let guest = format!("{}-{name}", network.name);
+    let mut spec = match &kernel.kernel {
+        None => GuestSpec::new(&guest)?,
+        Some(word) => GuestSpec::of_kernel(&guest, GuestKernel::find(word)?)?,
+    };
+    spec.cpu_count = kernel.cpus;
     program.clone_into(&mut spec.program);
     Guest::boot(&spec, Some((network, name)))
 }

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use crossway_netlab::{Guest, HostSpec, Lab, NetError, Topology};
+use crossway_netlab::{
+    Guest, GuestKernel, GuestMachine, HostSpec, Lab, NetError, Topology, check_qemu,
+};
 use crossway_sys::{Obstacle, lease};
 
 use super::Containers;
 use super::error::TestbedError;
-use super::running::{LiveTestbed, RebootPlan, boot_one};
+use super::running::{GuestWish, LiveTestbed, RebootPlan, boot_one};
 use super::tipc::{self, GUEST_SOCKET, Tipcd};
 use crate::agent::{AgentProgram, Host, HostError, HostPlan, push};
 use crossway_records::testbed::{HostWords, LOCAL, NAMES, Testbed, TestbedKind, Tipc};
@@ -18,6 +20,8 @@ use crossway_records::testbed::{HostWords, LOCAL, NAMES, Testbed, TestbedKind, T
 const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
 const SHARED: &str =
     "there are fewer CPUs than hosts, so the CPU time of a host includes that of other hosts";
+const EMULATED: &str = "the guests' processors are emulated: compare times only with those of other emulated guests of the \
+                        same run";
 
 /// What is needed to set up a testbed.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +32,8 @@ pub(crate) struct TestbedSetup<'a> {
     pub(crate) agent_program: &'a AgentProgram,
     /// Ids of the mechanisms that will be measured.
     pub(crate) mechanisms: &'a [String],
+    /// Whether all cases have both ends on the first host, so that the guest of the second is not booted.
+    pub(crate) within: bool,
     /// Readable when the run should stop.
     pub(crate) interrupt: Option<BorrowedFd<'a>>,
 }
@@ -38,7 +44,15 @@ impl LiveTestbed {
     pub(crate) fn possible(testbed: &Testbed) -> Result<(), TestbedError> {
         match testbed.kind {
             TestbedKind::Containers => Containers::possible(testbed),
-            TestbedKind::Netlab | TestbedKind::Guests => Ok(Lab::check()?),
+            TestbedKind::Netlab => Ok(Lab::check()?),
+            TestbedKind::Guests => {
+                Lab::check()?;
+                if let Some(word) = &testbed.kernel {
+                    check_qemu()?;
+                    GuestKernel::find(word)?;
+                }
+                Ok(())
+            }
             TestbedKind::Hosts => Ok(()),
         }
     }
@@ -63,6 +77,7 @@ impl LiveTestbed {
             address: Some(address),
         };
         let mut containers = None;
+        let wish = GuestWish { kernel: testbed.kernel.clone(), cpus: testbed.cpus.unwrap_or(1) };
         let hosts: Vec<Host> = match testbed.kind {
             TestbedKind::Containers => {
                 containers = Some(Containers::make(testbed)?);
@@ -105,20 +120,24 @@ impl LiveTestbed {
                 hosts
             }
             TestbedKind::Guests => {
-                let taps = NAMES.map(HostSpec::tap).to_vec();
+                let names = if with.within { &NAMES[..1] } else { &NAMES[..] };
+                let taps = names.iter().copied().map(HostSpec::tap).collect();
                 let topology = Topology { name: None, hosts: taps, link: testbed.link() };
                 let up = Lab::up(&topology)?;
                 if up.network().cpus_shared {
                     warnings.push(SHARED.to_owned());
                 }
-                guests = boot(&up, with.program)?;
+                guests = boot(&up, with.program, &wish, names)?;
+                if guests.iter().any(|guest| guest.facts().machine == GuestMachine::Emulated) {
+                    warnings.push(EMULATED.to_owned());
+                }
                 if testbed.tipc.contains(&Tipc::Kernel) {
                     tipc::join_kernels(&guests.iter().collect::<Vec<_>>())?;
                 }
                 let mut prefixes: Vec<_> = guests.iter().map(Guest::prefix).collect();
                 if testbed.tipc.contains(&Tipc::Node) {
                     // Each guest has its own /run.
-                    let sockets = NAMES.map(|_| GUEST_SOCKET.to_owned());
+                    let sockets: Vec<_> = names.iter().map(|_| GUEST_SOCKET.to_owned()).collect();
                     tipcds = join_nodes(&mut prefixes, &own, &sockets)?;
                 }
                 let there = up.network().hosts.iter().zip(prefixes).enumerate();
@@ -138,6 +157,7 @@ impl LiveTestbed {
             warnings,
             again: RebootPlan {
                 program: with.program.to_owned(),
+                kernel: wish,
                 tipc: testbed.tipc.clone(),
                 boots: [0; 2],
             },
@@ -169,11 +189,18 @@ fn join_nodes(
     Ok(tipcds)
 }
 
-/// Boots two guests at the same time; each takes the place of a host of the network.
-fn boot(lab: &Lab, program: &Path) -> Result<Vec<Guest>, TestbedError> {
+/// Boots guests at the same time; each takes the place of a host of the network.
+fn boot(
+    lab: &Lab,
+    program: &Path,
+    wish: &GuestWish,
+    names: &[&str],
+) -> Result<Vec<Guest>, TestbedError> {
     let booted: Vec<Result<Guest, NetError>> = std::thread::scope(|scope| {
-        let boots: Vec<_> =
-            NAMES.iter().map(|name| scope.spawn(move || boot_one(lab, program, name))).collect();
+        let boots: Vec<_> = names
+            .iter()
+            .map(|name| scope.spawn(move || boot_one(lab, program, wish, name)))
+            .collect();
         let failed = || {
             let what = "was lost: starting it failed".to_owned();
             Err(NetError::Guest { name: lab.network().name.clone(), what, said: String::new() })
@@ -205,7 +232,13 @@ mod tests {
     fn the_agent_is_the_remote_s_own_behind_ssh_only() {
         let program = |text: &str, agent_program: &AgentProgram| {
             let program = Path::new("/here/crossway");
-            let with = TestbedSetup { program, agent_program, mechanisms: &[], interrupt: None };
+            let with = TestbedSetup {
+                program,
+                agent_program,
+                mechanisms: &[],
+                within: false,
+                interrupt: None,
+            };
             super::agent_program(&HostWords::parse(text).unwrap(), &with).unwrap()
         };
         let (usual, told) = (AgentProgram::Usual, AgentProgram::At("/opt/crossway".to_owned()));

@@ -42,6 +42,7 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("cores", include_str!("../../../../plans/cores.toml")),
     ("contenders", include_str!("../../../../plans/contenders.toml")),
     ("containers", include_str!("../../../../plans/containers.toml")),
+    ("kernels", include_str!("../../../../plans/kernels.toml")),
     ("toshiba", include_str!("../../../../plans/toshiba.toml")),
     ("cluster", include_str!("../../../../plans/cluster.toml")),
     ("enea", include_str!("../../../../plans/enea.toml")),

@@ -1,6 +1,6 @@
 //! The testbeds of a plan, and the axis that refers to them by name.
 
-use crossway_netlab::{Link, Offloads, Rate, Topology};
+use crossway_netlab::{MOST_GUEST_CPUS, Offloads, Rate, Topology};
 use toml::{Table, Value};
 
 use super::at::At;
@@ -10,7 +10,7 @@ use crossway_records::inputs::{Ends, Load};
 use crossway_records::record::LOCAL;
 use crossway_records::testbed::{BadHosts, HostWords, Share, Testbed, TestbedKind, Tipc};
 
-const KEYS: &[&str] = &["kind", "rate", "mtu", "offloads", "tipc", "shares"];
+const KEYS: &[&str] = &["kind", "rate", "mtu", "offloads", "tipc", "shares", "kernel", "cpus"];
 const KINDS: &str = "netlab, guests, hosts, containers";
 
 /// Parses all `[testbed.NAME]` tables.
@@ -33,7 +33,7 @@ fn one(at: &At<'_>, name: &str, value: &Value) -> Result<Testbed, PlanError> {
         // The properties of real hosts cannot be chosen here.
         at.only(table, &["kind"])?;
     }
-    let usual = Link::default();
+    let usual = Testbed::of(name, kind);
     if kind == TestbedKind::Containers {
         at.only(table, &["kind", "shares"])?;
     } else if table.contains_key("shares") {
@@ -41,9 +41,17 @@ fn one(at: &At<'_>, name: &str, value: &Value) -> Result<Testbed, PlanError> {
             .key("shares")
             .bad("only containers can share something; set kind = \"containers\""));
     }
+    if kind != TestbedKind::Guests && table.contains_key("kernel") {
+        return Err(at
+            .key("kernel")
+            .bad("only guests have a kernel of their own; set kind = \"guests\""));
+    }
+    if table.contains_key("cpus") && !table.contains_key("kernel") {
+        return Err(at
+            .key("cpus")
+            .bad("only guests that boot a kernel under QEMU have a number of CPUs; set kernel = \"6.12\""));
+    }
     let testbed = Testbed {
-        name: name.to_owned(),
-        kind,
         rate: table.get("rate").map(|v| rate(&at.key("rate"), v)).transpose()?,
         mtu_bytes: match table.get("mtu") {
             Some(value) => at.key("mtu").number(value, 1280, 65521)? as u32,
@@ -57,11 +65,19 @@ fn one(at: &At<'_>, name: &str, value: &Value) -> Result<Testbed, PlanError> {
             Some(value) => at.key("tipc").axis(value, |at, v| tipc(at, v, kind))?,
             None => Vec::new(),
         },
-        hosts: Vec::new(),
         shares: match table.get("shares") {
             Some(value) => at.key("shares").axis(value, share)?,
             None => Vec::new(),
         },
+        kernel: match table.get("kernel") {
+            Some(value) => Some(at.key("kernel").text(value)?.to_owned()),
+            None => None,
+        },
+        cpus: match table.get("cpus") {
+            Some(value) => Some(at.key("cpus").number(value, 1, MOST_GUEST_CPUS.into())? as u32),
+            None => None,
+        },
+        ..usual
     };
     // Apply the network's own rules before anything is measured.
     Topology::of(&["a", "b"], testbed.link()).check().map_err(|e| at.bad(e.to_string()))?;
@@ -163,16 +179,7 @@ impl Plan {
         if self.groups.is_empty() {
             return Err(HostsError::NothingCrosses(self.name.clone()));
         }
-        self.testbeds.push(Testbed {
-            name: COMMAND_LINE.to_owned(),
-            kind: TestbedKind::Hosts,
-            rate: None,
-            mtu_bytes: Link::default().mtu_bytes,
-            offloads: Link::default().offloads,
-            tipc: Vec::new(),
-            hosts: Vec::new(),
-            shares: Vec::new(),
-        });
+        self.testbeds.push(Testbed::of(COMMAND_LINE, TestbedKind::Hosts));
         Ok(())
     }
 }
@@ -246,6 +253,12 @@ pub fn written(testbed: &Testbed) -> Table {
     if !testbed.tipc.is_empty() {
         let words = testbed.tipc.iter().map(|tipc| tipc.name().into()).collect();
         table.insert("tipc".into(), Value::Array(words));
+    }
+    if let Some(kernel) = &testbed.kernel {
+        table.insert("kernel".into(), kernel.as_str().into());
+    }
+    if let Some(cpus) = testbed.cpus {
+        table.insert("cpus".into(), Value::Integer(cpus.into()));
     }
     table
 }

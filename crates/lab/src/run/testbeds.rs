@@ -34,10 +34,12 @@ impl LiveTestbeds {
     ) -> Result<LiveTestbeds, RunError> {
         let mut testbeds = LiveTestbeds::default();
         for testbed in &plan.testbeds {
-            let mut mechanisms = BTreeSet::new();
+            // A TIPC node waits for a link to another one.
+            let (mut mechanisms, mut within) = (BTreeSet::new(), testbed.tipc.is_empty());
             for case in cases.iter().filter(|case| case.excluded.is_none()) {
                 if case.inputs.testbed.as_deref() == Some(&testbed.name) {
                     mechanisms.insert(case.mechanism.to_owned());
+                    within &= case.inputs.ends == Ends::Within;
                 }
             }
             if mechanisms.is_empty() {
@@ -51,6 +53,7 @@ impl LiveTestbeds {
                     program: &launcher.program,
                     agent_program: &options.agent_program,
                     mechanisms: &mechanisms,
+                    within,
                     interrupt: launcher.interrupt(),
                 },
             );
