@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::Sources;
 use super::candidate::{Candidate, Field, RuledOut, may_spin};
-use super::figure::{Figure, GoalVerdict};
+use super::figure::GoalVerdict;
 use super::judge::{CONFIDENT, Choice, Judged, choose, judge};
 use super::looking::{self, Looking};
 use super::objection::{NoChoice, Objection};
@@ -27,6 +27,7 @@ use super::property::Property;
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;
 use super::trials::Trial;
+use crossway_records::stats::Estimate;
 use crossway_records::stats::TRIALS_AT_LEAST;
 
 /// A row of the decision table.
@@ -37,13 +38,13 @@ pub struct Compared {
     /// The mechanism's id.
     pub mechanism: String,
     /// The figure to minimise, nanoseconds per message.
-    pub cost_ns: Figure,
+    pub cost_ns: Estimate,
     /// Latency at the question's percentile, nanoseconds.
-    pub latency_ns: Option<Figure>,
+    pub latency_ns: Option<Estimate>,
     /// Messages per second: of successive round trips, or of a stream at full speed.
-    pub rate_msgs_per_s: Option<Figure>,
+    pub rate_msgs_per_s: Option<Estimate>,
     /// CPU time of all ends and of servers between them, per message, nanoseconds.
-    pub cpu_ns: Option<Figure>,
+    pub cpu_ns: Option<Estimate>,
     /// Whether the ends may block but hardly slept; each of them then kept a CPU busy, as spinning ends do.
     pub kept_awake: bool,
     /// Whether each goal of the question is met.
@@ -273,7 +274,7 @@ fn all_judged(
         };
         advice.ruled_out.push(RuledOut::new(candidate.label(), objection, basis));
     }
-    judged.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
+    judged.sort_by(|a, b| a.cost.value.total_cmp(&b.cost.value));
     // The commands that repeat the runs measure all candidates, so the slowest one decides how long the trials must be.
     for at in 0..question.goals.latency_us.len() {
         let of = |j: &Judged| j.goals.get(at)?.lacking?.measure_ms;

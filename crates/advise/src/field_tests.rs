@@ -165,7 +165,7 @@ fn the_buffers_of_a_fan_are_those_of_all_its_pairs() {
             .iter_mut()
             .for_each(|r| r.inputs.workload = Workload::FanIn { senders: 3, receiver_us: 0 });
         let advice = answer(&text, &records);
-        advice.compared[0].goals[0].measured.expect("measured").median
+        advice.compared[0].goals[0].measured.expect("measured").value
     };
     // Three channels of two pipes each; the senders to a FIFO share one.
     assert_eq!(judged("pipe", &[("pipe_bytes", 65_536)]), 393_216.0);

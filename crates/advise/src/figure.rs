@@ -4,38 +4,13 @@ use serde::Serialize;
 
 use super::question::goal;
 use crossway_records::goals;
-use crossway_records::stats::{self, Interval, TRIALS_AT_LEAST, median, median_interval};
+use crossway_records::stats::{self, Estimate, TRIALS_AT_LEAST};
 
 /// A candidate is not pursued if all of its first trials exceed a goal's limit by this factor, even though fewer than
 /// [`TRIALS_AT_LEAST`] trials leave the goal itself undecided.
 const FAR_BEYOND: f64 = 3.0;
 /// The text before a range or figure that contains maxima in place of percentiles.
 const MAXIMA: &str = "trials with too few samples count with their largest sample: ";
-
-/// A figure of a candidate: the median of its trials and an interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Figure {
-    /// Number of trials.
-    pub n: usize,
-    /// Median of the trials.
-    pub median: f64,
-    /// Lower end of the 95 % interval of the median. With fewer than five trials, it is the smallest trial.
-    pub low: f64,
-    /// Upper end of the interval; with fewer than five trials, the largest trial.
-    pub high: f64,
-}
-
-impl Figure {
-    pub(super) fn of(figures: &[f64]) -> Option<Figure> {
-        let Interval { low, high } = median_interval(figures, 0.95)?;
-        Some(Figure { n: figures.len(), median: median(figures)?, low, high })
-    }
-
-    /// Whether the two intervals overlap.
-    pub fn overlaps(&self, other: &Figure) -> bool {
-        self.low <= other.high && other.low <= self.high
-    }
-}
 
 /// A number with three significant digits.
 pub(super) struct Short(pub(super) f64);
@@ -53,7 +28,7 @@ pub struct GoalVerdict {
     /// The goal in words.
     pub goal: String,
     /// The figure, in the goal's unit.
-    pub measured: Option<Figure>,
+    pub measured: Option<Estimate>,
     /// The unit: `us`, `%` or `bytes`.
     pub unit: &'static str,
     /// The maximum allowed, in the goal's unit.
@@ -68,7 +43,7 @@ pub struct GoalVerdict {
     /// without good trials.
     pub largest: Option<f64>,
     /// The median latencies of the trials if `of_maxima`, otherwise `None`.
-    pub medians: Option<Figure>,
+    pub medians: Option<Estimate>,
     /// Whether the goal is met; `None` if the trials do not decide that, for the reason in `open`. Buffers need only
     /// one trial, since their size does not vary.
     pub met: Option<bool>,
@@ -163,11 +138,11 @@ impl GoalVerdict {
         what: &str,
         most: f64,
         unit: &'static str,
-        measured: Option<Figure>,
+        measured: Option<Estimate>,
     ) -> GoalVerdict {
         let goal = goal(what, most, unit);
         // The size of buffers does not vary between trials.
-        let few = |f: &Figure| f.n < TRIALS_AT_LEAST && unit != "bytes";
+        let few = |f: &Estimate| f.n < TRIALS_AT_LEAST && unit != "bytes";
         let met = measured.and_then(|f| match f {
             f if few(&f) => None,
             f if f.high <= most => Some(true),
@@ -205,7 +180,7 @@ impl GoalVerdict {
         what: &str,
         most: f64,
         unit: &'static str,
-        measured: Option<Figure>,
+        measured: Option<Estimate>,
         good: &[f64],
     ) -> GoalVerdict {
         let verdict = GoalVerdict { far_beyond: false, ..Self::of(what, most, unit, measured) };
@@ -310,12 +285,12 @@ impl GoalVerdict {
                     l.samples,
                     l.expected * 100.0
                 ),
-                _ => format!("even the median is {} {unit}", Short(medians.median)),
+                _ => format!("even the median is {} {unit}", Short(medians.value)),
             },
             (Some(f), ..) if self.of_maxima => {
-                format!("{MAXIMA}{} {unit}", Short(f.median))
+                format!("{MAXIMA}{} {unit}", Short(f.value))
             }
-            (Some(f), ..) => format!("{} {unit}", Short(f.median)),
+            (Some(f), ..) => format!("{} {unit}", Short(f.value)),
         }
     }
 
@@ -341,15 +316,15 @@ impl GoalVerdict {
             needed: *needed,
             measure_ms: *measure_ms,
         });
-        let medians = Figure::of(medians);
+        let medians = Estimate::of(medians);
         if lacking.is_none() || stats::enough(exact) {
-            let verdict = Self::of(what, most, unit, Figure::of(exact));
+            let verdict = Self::of(what, most, unit, Estimate::of(exact));
             let within = medians.is_some_and(|f| f.low <= most);
             let by_samples = verdict.met == Some(false) && *needed > 1 && within;
             return GoalVerdict { lacking, by_samples, ..verdict };
         }
         let all: Vec<f64> = exact.iter().chain(maxima).copied().collect();
-        let mut verdict = Self::of(what, most, unit, Figure::of(&all));
+        let mut verdict = Self::of(what, most, unit, Estimate::of(&all));
         if medians.is_none_or(|f| f.low <= most) {
             verdict.far_beyond = false;
             verdict.met = verdict.met.filter(|met| *met);
@@ -371,8 +346,8 @@ impl GoalVerdict {
 
     /// The figure that decides the goal, as a multiple of the limit; 1 if nothing was measured.
     pub fn excess(&self) -> f64 {
-        let medians = self.medians.filter(|_| self.met == Some(false)).map(|f| f.median);
-        let figure = self.largest.or(medians).or(self.measured.map(|f| f.median));
+        let medians = self.medians.filter(|_| self.met == Some(false)).map(|f| f.value);
+        let figure = self.largest.or(medians).or(self.measured.map(|f| f.value));
         figure.map_or(1.0, |figure| figure / self.most)
     }
 }

@@ -1,13 +1,14 @@
 //! Tests of how goals and the stated rate decide an answer, and of what the answer says about them.
 
 use super::candidate::Known;
-use super::figure::{Figure, GoalVerdict};
+use super::figure::GoalVerdict;
 use super::question::Question;
 use super::tests::UNPINNED;
 use super::*;
 use crossway_records::inputs::Placement;
 use crossway_records::record::{Record, Status};
 use crossway_records::samples;
+use crossway_records::stats::Estimate;
 
 fn question(text: &str) -> Question {
     Question::parse("test", "test.toml", text).expect("a question")
@@ -107,7 +108,7 @@ fn in_a_mix_exact_percentiles_are_combined_with_each_other() {
     // The latency that is compared and shown is that of the exact trials, too.
     let latency = advice.compared[0].latency_ns.expect("latencies");
     assert_eq!((latency.n, latency.high), (5, 20_000.0));
-    assert_eq!(advice.compared[0].cost_ns.median, 20_000.0);
+    assert_eq!(advice.compared[0].cost_ns.value, 20_000.0);
 }
 
 #[test]
@@ -164,7 +165,8 @@ fn the_cpu_time_of_a_rate_that_was_not_reached_is_that_of_the_rate_that_was() {
 #[test]
 fn a_rate_just_missed_is_not_rounded_to_the_share_that_counts_as_reached() {
     let mut judged = samples_judged();
-    let share = |low: f64, median: f64, high: f64| Some(Figure { n: 7, median, low, high });
+    let share =
+        |low: f64, median: f64, high: f64| Some(Estimate { n: 7, value: median, low, high });
     let told = |judged: &judge::Judged| -> Vec<String> {
         judged.failures().iter().map(ToString::to_string).collect()
     };
@@ -373,7 +375,7 @@ fn a_goal_that_only_the_runner_up_surely_meets_is_a_reason_to_prefer_it() {
 
 #[test]
 fn a_variation_names_all_that_are_better_and_an_open_rate() {
-    let figure = |ns: f64| Figure::of(&[ns; 5]).expect("five trials");
+    let figure = |ns: f64| Estimate::of(&[ns; 5]).expect("five trials");
     let flip = |equal: &[&str], open_rate: Option<&str>, differs| Flip {
         variation: "messages of 32 B".to_owned(),
         choice: Some("shm-futex".to_owned()),

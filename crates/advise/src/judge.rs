@@ -11,12 +11,13 @@ use mix::{Mix, Row};
 
 use super::belief::within;
 use super::candidate::Candidate;
-use super::figure::{Figure, GoalVerdict};
+use super::figure::GoalVerdict;
 use super::property::{Property, Wish};
 use super::question::{Objective, Percentile, Question};
 use super::trials::{SurveyPart, Trial};
 use crossway_records::inputs::{Ends, Load};
 pub use crossway_records::record::RATE_REACHED;
+use crossway_records::stats::Estimate;
 use crossway_records::stats::TRIALS_AT_LEAST;
 use crossway_records::testbed::Testbed;
 
@@ -122,7 +123,7 @@ pub fn judge<'a>(
                 let largest: Vec<f64> = rows.iter().filter_map(|row| row.largest(us)).collect();
                 let good: Vec<f64> = mix.trials().filter(|t| t.counts()).filter_map(us).collect();
                 let name = percentile.name();
-                return GoalVerdict::of_largest(name, most, "us", Figure::of(&largest), &good);
+                return GoalVerdict::of_largest(name, most, "us", Estimate::of(&largest), &good);
             }
             GoalVerdict::of_percentiles(percentile.name(), most, "us", &mix.percentiles(percentile))
         })
@@ -140,14 +141,14 @@ pub fn judge<'a>(
             Some((cpu_ns / per_message_ns * 100.0).max(at_least))
         };
         let percent: Vec<f64> = rows.iter().filter_map(percent_of).collect();
-        goals.push(GoalVerdict::of("CPU", most, "%", Figure::of(&percent)));
+        goals.push(GoalVerdict::of("CPU", most, "%", Estimate::of(&percent)));
     }
     if let Some(most) = question.goals.memory_bytes {
         let bytes: Vec<f64> = rows
             .iter()
             .filter_map(|row| row.largest(|t| t.buffer_bytes(&candidate.caps)))
             .collect();
-        goals.push(GoalVerdict::of("buffers", most as f64, "bytes", Figure::of(&bytes)));
+        goals.push(GoalVerdict::of("buffers", most as f64, "bytes", Estimate::of(&bytes)));
     }
     let mut cases: Vec<String> = mix.trials().map(|t| t.case.clone()).collect();
     let mut runs: Vec<String> = mix.trials().map(|t| t.run.clone()).collect();
@@ -163,17 +164,17 @@ pub fn judge<'a>(
         None => Vec::new(),
     };
     let by_size_shares = mix.by_size().filter_map(|trials| {
-        Figure::of(&trials.iter().filter_map(|t| t.share_of_rate()).collect::<Vec<_>>())
+        Estimate::of(&trials.iter().filter_map(|t| t.share_of_rate()).collect::<Vec<_>>())
     });
-    let share_of_rate = by_size_shares.chain(Figure::of(&shares)).min_by(by_shortfall);
+    let share_of_rate = by_size_shares.chain(Estimate::of(&shares)).min_by(by_shortfall);
     Some(Judged {
         candidate: candidate.clone(),
-        cost: Figure::of(&costs)?,
+        cost: Estimate::of(&costs)?,
         costs,
         two_ways: two_ways(question, &rows),
-        latency: Figure::of(&latencies),
-        rate: Figure::of(&rates),
-        cpu: Figure::of(&cpus),
+        latency: Estimate::of(&latencies),
+        rate: Estimate::of(&rates),
+        cpu: Estimate::of(&cpus),
         goals,
         share_of_rate,
         of_maxima: latency_rows.iter().any(|row| row.trials().any(|t| t.lacks(percentile))),
@@ -224,23 +225,23 @@ fn part(mut parts: impl Iterator<Item = Option<SurveyPart>>) -> Option<SurveyPar
 
 /// Orders achieved shares of a rate: those that surely miss it come first, then undecided ones, then those that reach
 /// it. Within each of these groups, the order is that of the medians.
-fn by_shortfall(a: &Figure, b: &Figure) -> std::cmp::Ordering {
-    let key = |f: &Figure| match rate_reached(f) {
+fn by_shortfall(a: &Estimate, b: &Estimate) -> std::cmp::Ordering {
+    let key = |f: &Estimate| match rate_reached(f) {
         Some(false) => 0,
         None => 1,
         Some(true) => 2,
     };
-    key(a).cmp(&key(b)).then(a.median.total_cmp(&b.median))
+    key(a).cmp(&key(b)).then(a.value.total_cmp(&b.value))
 }
 
 /// Whether the stated rate counts as reached; `share` is the achieved share of it. As in reports and rankings, the median
 /// of at least five trials must have reached it. `None` if [`RATE_REACHED`] lies within the interval of the trials below
 /// such a median (or, with few trials, within their range).
-fn rate_reached(share: &Figure) -> Option<bool> {
+fn rate_reached(share: &Estimate) -> Option<bool> {
     match share {
         f if f.low >= RATE_REACHED => Some(true),
         f if f.high < RATE_REACHED => Some(false),
-        f if f.n >= TRIALS_AT_LEAST && f.median < RATE_REACHED => Some(false),
+        f if f.n >= TRIALS_AT_LEAST && f.value < RATE_REACHED => Some(false),
         _ => None,
     }
 }
@@ -340,17 +341,17 @@ fn admissible(judged: &[Judged]) -> Vec<&Judged> {
 /// intervals overlap and their probabilities hardly differ. Among the best and its equals, the one with the fewest
 /// undecided goals is chosen; then the one that satisfies the most preferences; then the simplest.
 fn among<'a>(question: &Question, mut admissible: Vec<&'a Judged>) -> Option<Choice<'a>> {
-    admissible.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
-    let least = admissible.first()?.cost.median;
+    admissible.sort_by(|a, b| a.cost.value.total_cmp(&b.cost.value));
+    let least = admissible.first()?.cost.value;
     let rivals: Vec<&Judged> =
-        admissible.iter().copied().filter(|j| j.cost.median <= least * NO_RIVAL).collect();
+        admissible.iter().copied().filter(|j| j.cost.value <= least * NO_RIVAL).collect();
     let costs: Vec<&[f64]> = rivals.iter().map(|j| j.costs.as_slice()).collect();
     let sure = within(&costs, EQUAL_WITHIN);
     let most = sure.iter().copied().fold(0.0, f64::max);
     let best = *rivals.iter().zip(&sure).find(|(_, p)| **p == most)?.0;
     let mut equal: Vec<(&Judged, f64)> = Vec::new();
     for (j, p) in rivals.iter().zip(&sure) {
-        let near = j.cost.median <= best.cost.median * (1.0 + EQUAL_AT_MOST);
+        let near = j.cost.value <= best.cost.value * (1.0 + EQUAL_AT_MOST);
         if near && j.cost.overlaps(&best.cost) && *p >= most - AS_CERTAIN {
             equal.push((j, *p));
         }

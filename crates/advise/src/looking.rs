@@ -5,14 +5,14 @@ use crossway_mech::Wait;
 use serde::Serialize;
 
 use crate::candidate::Candidate;
-use crate::figure::Figure;
 use crate::judge::{Judged, judge};
 use crate::property::{Property, Wish};
 use crate::question::{Pattern, Question, Site};
 use crate::survey::Survey;
+use crossway_records::stats::Estimate;
 
 /// How long an end looks before it sleeps, in microseconds: as long as `crossway run` at most.
-pub const LOOK_US: u32 = 200;
+pub const LOOK_US: u32 = crossway_run::wishes::LONGEST_LOOK.as_micros() as u32;
 /// Number of trials of each candidate.
 pub(crate) const LOOKING_TRIALS: u32 = 5;
 /// What most programs have already, and what `crossway run` makes of TCP.
@@ -26,9 +26,9 @@ pub struct Looking {
     /// How long its ends look, microseconds.
     pub look_us: u32,
     /// The cost to minimise, nanoseconds per message.
-    pub cost_ns: Figure,
+    pub cost_ns: Estimate,
     /// CPU time of both ends, nanoseconds per message.
-    pub cpu_ns: Option<Figure>,
+    pub cpu_ns: Option<Estimate>,
 }
 
 /// The candidates whose ends are to look before they sleep: the chosen one, and the usual one. None if the question says
@@ -63,7 +63,7 @@ pub(crate) fn better(question: &Question, survey: &Survey, chosen: &Judged) -> O
         .filter(|j| {
             j.cost.high < chosen.cost.low && j.two_ways.is_none() && j.violations().is_empty()
         })
-        .min_by(|a, b| a.cost.median.total_cmp(&b.cost.median))?;
+        .min_by(|a, b| a.cost.value.total_cmp(&b.cost.value))?;
     Some(Looking {
         mechanism: best.candidate.mechanism.to_owned(),
         look_us: LOOK_US,

@@ -115,7 +115,7 @@ impl Objection {
                     format!(" in the {} trials that have enough samples", l.of - l.trials)
                 });
                 let (low, high) = (Short(f.low), Short(f.high));
-                format!("{} ({low} to {high}) {}{counted}", Short(f.median), goal.unit)
+                format!("{} ({low} to {high}) {}{counted}", Short(f.value), goal.unit)
             }
             _ => goal.shown(),
         };

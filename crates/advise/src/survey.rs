@@ -326,7 +326,7 @@ impl Surveyor<'_> {
         let mut judged = self.judged(&candidates, known);
         judged.sort_by(|a, b| {
             let key = |j: &Judged| {
-                (!j.admissible(), if j.admissible() { j.cost.median } else { j.violation() })
+                (!j.admissible(), if j.admissible() { j.cost.value } else { j.violation() })
             };
             let ((x, p), (y, q)) = (key(a), key(b));
             x.cmp(&y).then(p.total_cmp(&q))

@@ -1,9 +1,9 @@
 //! The answer of `crossway advise` as an HTML page: one file that works offline.
 
-use crossway_advise::figure::Figure;
 use crossway_advise::question::Objective;
 use crossway_advise::{Advice, Compared, Flip};
 use crossway_records::awake::busy_explained;
+use crossway_records::stats::Estimate;
 use crossway_records::stats::{TRIALS_AT_LEAST, interval_name};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value, context};
@@ -143,7 +143,7 @@ pub fn shortlist(advice: &Advice, most: usize) -> Vec<&Compared> {
 /// Says what is quicker if its ends look before they sleep, without a full stop; `None` if nothing is.
 pub fn looking(advice: &Advice) -> Option<String> {
     let looking = advice.looking.as_ref()?;
-    let show = |figure: &Figure| Quantity::Duration.show_two(figure.median);
+    let show = |figure: &Estimate| Quantity::Duration.show_two(figure.value);
     let cpu = match (&looking.cpu_ns, advice.objective) {
         (Some(cpu), Objective::Latency) => format!(", CPU time per message {}", show(cpu)),
         _ => String::new(),
@@ -166,7 +166,7 @@ pub fn looking(advice: &Advice) -> Option<String> {
 pub fn standing(advice: &Advice) -> Option<String> {
     let rivals: Vec<&Compared> = advice.compared.iter().filter(|c| c.is_pursued()).collect();
     let own = rivals.iter().find(|c| c.verdict == "chosen")?;
-    let lowest = rivals.iter().all(|c| c.cost_ns.median >= own.cost_ns.median);
+    let lowest = rivals.iter().all(|c| c.cost_ns.value >= own.cost_ns.value);
     let what = &advice.objective_words;
     let rank = match lowest {
         _ if rivals.len() == 1 => "It is".to_owned(),
@@ -206,13 +206,13 @@ fn row(c: &Compared) -> Row {
     let goals: Vec<String> = c.why.iter().cloned().chain(rate).chain(goals).collect();
     Row {
         candidate: c.candidate.clone(),
-        figure: ns(c.cost_ns.median),
+        figure: ns(c.cost_ns.value),
         interval: if c.cost_ns.n < TRIALS_AT_LEAST {
             "too few trials".to_owned()
         } else {
             format!("{} to {}", ns(c.cost_ns.low), ns(c.cost_ns.high))
         },
-        cpu: c.cpu_ns.map_or("–".to_owned(), |f| ns(f.median)),
+        cpu: c.cpu_ns.map_or("–".to_owned(), |f| ns(f.value)),
         trials: c.cost_ns.n,
         class: c.verdict,
         verdict: verdict(c),
@@ -230,17 +230,17 @@ fn variations(advice: &Advice) -> Vec<Variation> {
 
 /// Returns the candidates' bars with their intervals, on a logarithmic scale from a fifth of the lowest end of an
 /// interval to the highest end.
-fn bars(costs: &[(String, Figure)]) -> Vec<Bar> {
+fn bars(costs: &[(String, Estimate)]) -> Vec<Bar> {
     let low = costs.iter().map(|(_, f)| f.low).fold(f64::INFINITY, f64::min) / 5.0;
     let high = costs.iter().map(|(_, f)| f.high).fold(0.0, f64::max);
     if !(low > 0.0 && high > low) {
         return Vec::new();
     }
     let percent = |ns: f64| 100.0 * (ns / low).ln() / (high / low).ln();
-    let bar = |(name, figure): &(String, Figure)| Bar {
+    let bar = |(name, figure): &(String, Estimate)| Bar {
         candidate: name.clone(),
-        figure: ns(figure.median),
-        to: format!("{:.1}", percent(figure.median)),
+        figure: ns(figure.value),
+        to: format!("{:.1}", percent(figure.value)),
         low: format!("{:.1}", percent(figure.low)),
         width: format!("{:.1}", percent(figure.high) - percent(figure.low)),
     };

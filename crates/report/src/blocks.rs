@@ -8,6 +8,7 @@ mod trials;
 
 use crossway_records::rank::{MOVED, WaitClass};
 use crossway_records::record::Span;
+use crossway_records::stats::Estimate;
 pub use footnotes::regimes_in_words;
 pub use footnotes::{BEYOND, BEYOND_MEANS, SIZES_ARE_REQUESTS};
 use footnotes::{
@@ -16,7 +17,6 @@ use footnotes::{
 use serde::Serialize;
 
 use crate::contender::Contender;
-use crate::estimate::Estimate;
 use crate::limits::Limits;
 use crate::ranking::{Metric, Ranking};
 use crate::sheet::{Cell, Row, Sheet};

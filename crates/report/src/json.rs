@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::estimate::Estimate;
 use crate::run::Run;
 use crate::sections::{self, status_name};
 use crate::steps::{Found, Shape, Shapes};
 use crate::studies;
 use crate::summary::{Case, LatencySummary};
+use crossway_records::stats::Estimate;
 
 /// The version of the JSON schema.
 pub const SCHEMA: u32 = 1;

@@ -11,7 +11,6 @@ pub mod blocks;
 pub mod bundle;
 pub mod charts;
 pub mod contender;
-pub mod estimate;
 pub mod flame;
 pub mod histograms;
 pub mod html;

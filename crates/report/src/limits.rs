@@ -3,9 +3,9 @@
 use crossway_records::limits::bound::{self, Loop, Readings, is_better};
 use crossway_records::limits::{CopyLimit, Limits as Measured, Spread};
 use crossway_records::stats;
+use crossway_records::stats::Estimate;
 
 use crate::contender::Contender;
-use crate::estimate::Estimate;
 use crate::ranking::Metric;
 use crate::summary::{Case, Summary};
 

@@ -3,10 +3,10 @@
 use crossway_records::inputs::Workload;
 use crossway_records::record::Span;
 
-use crate::estimate::Estimate;
 use crate::summary::{Case, Summary};
 use crate::units::Quantity;
 use crossway_records::rank::{MOVED, Speed, WaitClass};
+use crossway_records::stats::Estimate;
 
 /// A figure by which contenders are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

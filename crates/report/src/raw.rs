@@ -157,7 +157,7 @@ fn cases(run: &Run) -> Raw {
         .map(|c| {
             let contender = &summary.contenders[c.contender];
             let latency = c.latency(Span::RoundTrip).or(c.latencies.first());
-            let low_high = |e: Option<crate::estimate::Estimate>| {
+            let low_high = |e: Option<crossway_records::stats::Estimate>| {
                 let interval = e.and_then(|e| e.interval());
                 let ends = [interval.map(|i| i.0), interval.map(|i| i.1)];
                 [number(e.map(|e| e.value)), number(ends[0]), number(ends[1])]

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::estimate::Estimate;
 use crate::units::{self, Quantity};
+use crossway_records::stats::Estimate;
 
 /// A cell of a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -2,8 +2,7 @@
 //! packets over time.
 
 use crossway_records::record::{PacketSeries, Record};
-
-use crate::estimate::Estimate;
+use crossway_records::stats::Estimate;
 
 /// Maximum number of points of a packet series.
 const POINTS_AT_MOST: usize = 400;

@@ -192,7 +192,7 @@ impl Place<'_> {
         let cost = |j: &Judged| Cost {
             candidate: j.candidate.label(),
             trials: j.cost.n,
-            median: j.cost.median,
+            median: j.cost.value,
             low: j.cost.low,
             high: j.cost.high,
         };
@@ -231,15 +231,15 @@ impl Place<'_> {
 fn judged(question: &Question, candidates: &[Candidate], trials: &[Trial]) -> Vec<Judged> {
     let all = candidates.iter().filter_map(|c| judge(question, c, trials.iter()));
     let mut all: Vec<Judged> = all.filter(Judged::admissible).collect();
-    all.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
+    all.sort_by(|a, b| a.cost.value.total_cmp(&b.cost.value));
     all
 }
 
 /// Returns the recommended candidate, and those with a median cost of at most `reach` times the lowest.
 fn near(judged: &[Judged], reach: f64, advice: &Advice) -> Vec<Candidate> {
-    let least = judged.first().map_or(f64::INFINITY, |j| j.cost.median);
+    let least = judged.first().map_or(f64::INFINITY, |j| j.cost.value);
     let near =
-        |j: &&Judged| j.cost.median <= least * reach || Some(j.candidate.label()) == advice.choice;
+        |j: &&Judged| j.cost.value <= least * reach || Some(j.candidate.label()) == advice.choice;
     judged.iter().filter(near).map(|j| j.candidate.clone()).collect()
 }
 
@@ -265,7 +265,7 @@ impl Regret {
             (0..RESAMPLES).map(|_| draw(&own.costs) / draw(&best.costs) - 1.0).collect();
         ratios.sort_by(f64::total_cmp);
         Some(Regret {
-            by_medians: own.cost.median / best.cost.median - 1.0,
+            by_medians: own.cost.value / best.cost.value - 1.0,
             by_halves: (beyond_the_other_half(truth, own, 0)
                 * beyond_the_other_half(truth, own, 1))
             .sqrt()

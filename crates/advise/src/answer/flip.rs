@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::super::figure::Figure;
+use crossway_records::stats::Estimate;
 
 /// A variation of the question, and how it changes the answer.
 #[derive(Clone, Debug, Serialize)]
@@ -24,7 +24,7 @@ pub struct Flip {
     /// rate, in words; `None` if they do, or if no rate was stated.
     pub open_rate: Option<String>,
     /// The cost of each candidate that was compared, nanoseconds per message.
-    pub costs_ns: Vec<(String, Figure)>,
+    pub costs_ns: Vec<(String, Estimate)>,
 }
 
 impl Flip {

@@ -74,7 +74,7 @@ pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) ->
                 .to_owned(),
         );
     }
-    let ratio = other.cost.median / chosen.cost.median;
+    let ratio = other.cost.value / chosen.cost.value;
     let unit = match question.objective {
         Objective::Latency => "latency",
         Objective::Throughput => "time per message",
@@ -93,7 +93,7 @@ pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) ->
     {
         reasons.push(format!(
             "CPU time matters more: the runner-up takes {:.0} % less per message",
-            (1.0 - its.median / own.median) * 100.0
+            (1.0 - its.value / own.value) * 100.0
         ));
     }
     let (a, b) = (&chosen.candidate.caps, &other.candidate.caps);
@@ -138,7 +138,7 @@ pub(super) fn enter_flips(
         let varied = variation.apply(question);
         let mut there: Vec<Judged> =
             survey.varied.iter().filter_map(|c| judge(&varied, c, survey.trials.iter())).collect();
-        there.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
+        there.sort_by(|a, b| a.cost.value.total_cmp(&b.cost.value));
         let choice = choose(&varied, &there);
         let own = there.iter().find(|j| j.candidate == chosen.candidate);
         let differs = match (&choice, own) {
@@ -146,7 +146,7 @@ pub(super) fn enter_flips(
                 c.chosen.candidate.mechanism != own.candidate.mechanism
                     && (!own.admissible()
                         || (!own.cost.overlaps(&c.chosen.cost)
-                            && own.cost.median > c.chosen.cost.median * (1.0 + EQUAL_WITHIN)))
+                            && own.cost.value > c.chosen.cost.value * (1.0 + EQUAL_WITHIN)))
             }
             (Some(_), None) | (None, _) => true,
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::candidate::Candidate;
-use super::super::figure::{Figure, GoalVerdict, Short};
+use super::super::figure::{GoalVerdict, Short};
 use super::super::objection::Objection;
 use super::super::property::{Property, Wish};
 use super::super::question::Question;
@@ -11,6 +11,7 @@ use super::super::trials::SurveyPart;
 use super::{RATE_REACHED, rate_reached};
 use crossway_records::compare::durations::Planned;
 use crossway_records::regimes;
+use crossway_records::stats::Estimate;
 use crossway_records::stats::TRIALS_AT_LEAST;
 use serde::Serialize;
 
@@ -22,20 +23,20 @@ pub struct Judged {
     /// The cost to minimise in each trial, nanoseconds per message.
     pub costs: Vec<f64>,
     /// Summary of the costs.
-    pub cost: Figure,
+    pub cost: Estimate,
     /// The two groups into which the trials fall, if they do: chance decides in which way the candidate works.
     pub two_ways: Option<TwoWays>,
     /// Latency at the question's percentile, nanoseconds.
-    pub latency: Option<Figure>,
+    pub latency: Option<Estimate>,
     /// Messages per second.
-    pub rate: Option<Figure>,
+    pub rate: Option<Estimate>,
     /// CPU time of all ends and of servers between them, per message, nanoseconds.
-    pub cpu: Option<Figure>,
+    pub cpu: Option<Estimate>,
     /// Verdicts on the goals.
     pub goals: Vec<GoalVerdict>,
     /// Fraction of the stated rate that was achieved; in a mix of sizes, by the size that falls furthest short. `None`
     /// if no rate was stated.
-    pub share_of_rate: Option<Figure>,
+    pub share_of_rate: Option<Estimate>,
     /// Whether the candidate needs a process other than the two ends.
     pub has_server: bool,
     /// Whether the candidate's ends may block but hardly ever slept in most of the trials, so that each kept its CPU
@@ -105,7 +106,7 @@ impl Judged {
     /// The median of the achieved shares of the stated rate; `None` unless the whole interval is below
     /// [`RATE_REACHED`].
     pub fn missed_share(&self) -> Option<f64> {
-        self.share_of_rate.filter(|f| rate_reached(f) == Some(false)).map(|f| f.median)
+        self.share_of_rate.filter(|f| rate_reached(f) == Some(false)).map(|f| f.value)
     }
 
     /// Says in words that the trials do not decide whether the candidate reaches the stated rate; `None` if they do, or

@@ -4,10 +4,10 @@
 use crossway_records::inputs::Workload;
 use crossway_records::rank::{MOVED, WaitClass};
 use crossway_records::record::Span;
+use crossway_records::stats::Estimate;
 
 use super::footnotes::{MISSED, TWO_REGIMES, marks_explained, two_regimes, without_cpu_time};
 use super::{DEGRADED, NOISE, duration, leave_out_empty_noise, noise_cell, text_figure};
-use crate::estimate::Estimate;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{Case, Summary, workload_name};
 use crate::units::{self, Quantity};

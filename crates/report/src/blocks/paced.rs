@@ -2,10 +2,10 @@
 
 use super::by_workload::by_workload;
 use super::{CPU_ROUND_TRIP, duration, pooled, text_figure};
-use crate::estimate::Estimate;
 use crate::sheet::{Cell, Sheet};
 use crate::summary::{Case, LatencySummary, Summary};
 use crate::units::{Quantity, three_digits};
+use crossway_records::stats::Estimate;
 
 /// Head of the column with the share of late bursts.
 pub(crate) const LATE: &str = "Late bursts";

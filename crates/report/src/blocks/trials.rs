@@ -26,9 +26,9 @@ fn cells(sheets: &mut [Sheet]) -> impl Iterator<Item = &mut Cell> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::Estimate;
     use crate::sheet::Row;
     use crate::units::Quantity;
+    use crossway_records::stats::Estimate;
 
     #[test]
     fn only_an_unusual_number_of_trials_stays_in_its_cell() {

@@ -14,11 +14,11 @@ mod wire;
 
 use serde::Serialize;
 
-use crate::estimate::Estimate;
 use crate::histograms::Histograms;
 use crate::limits::Limits;
 use crate::summary::{Case, Summary};
 use crate::units;
+use crossway_records::stats::Estimate;
 
 /// Maximum number of views of a chart; the figures of further views are only in the raw data.
 const VIEWS_MAX: usize = 60;

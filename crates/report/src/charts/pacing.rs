@@ -2,9 +2,9 @@
 
 use crossway_records::inputs::{Workload, messages_per_burst};
 use crossway_records::record::Span;
+use crossway_records::stats::Estimate;
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View, compact};
-use crate::estimate::Estimate;
 use crate::summary::{Case, Summary};
 
 /// Returns the messages per second of a paced workload; `None` for other workloads.

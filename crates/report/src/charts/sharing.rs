@@ -1,9 +1,9 @@
 //! The charts of total speed and fairness for workloads with many pairs, senders or receivers.
 
 use crossway_records::inputs::Workload;
+use crossway_records::stats::Estimate;
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View};
-use crate::estimate::Estimate;
 use crate::summary::{Case, Summary};
 use crate::units;
 

@@ -1,9 +1,9 @@
 //! The charts of hosts and network: packets over time, packets in each direction, load of the hosts.
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View, compact, lines_over_size, settings_with};
-use crate::estimate::Estimate;
 use crate::summary::{Case, Summary, workload_name};
 use crate::units;
+use crossway_records::stats::Estimate;
 
 /// Charts the packets per second over time, by interface and direction (item T5 of the Toshiba study).
 pub(super) fn over_time(summary: &Summary) -> Option<Chart> {

@@ -5,8 +5,8 @@ use crossway_records::limits::{
     WakeKind,
 };
 use crossway_records::record::Span;
+use crossway_records::stats::Estimate;
 
-use crate::estimate::Estimate;
 use crate::limits::estimate;
 use crate::ranking::Metric;
 use crate::run::Run;

@@ -1,9 +1,8 @@
 //! Judges claims by confidence intervals, and estimates how many trials would decide a claim that its interval leaves
 //! open.
 
-use crossway_records::stats::{Interval, TRIALS_AT_LEAST};
+use crossway_records::stats::{Estimate, Interval, TRIALS_AT_LEAST};
 
-use crate::estimate::Estimate;
 use crate::units::count;
 
 /// Two figures count as equal if the larger is at most this many times the smaller. Curves in a printed diagram may

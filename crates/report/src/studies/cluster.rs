@@ -8,12 +8,11 @@ use std::collections::BTreeMap;
 use crossway_records::fit::{self, Point};
 use crossway_records::inputs::{Ends, Workload};
 use crossway_records::record::Record;
-use crossway_records::stats::{Interval, TRIALS_AT_LEAST, median, ratio_interval};
+use crossway_records::stats::{Estimate, Interval, TRIALS_AT_LEAST, median, ratio_interval};
 
 use super::call::{Call, above, all, any, enough, in_a_word, in_words, larger, mostly};
 use super::evidence::{Compared, Evidence, one_way, place, rate};
 use super::{Claim, Figure, Finding, Study, Verdict};
-use crate::estimate::Estimate;
 use crate::units::{Quantity, size, three_digits};
 
 const PLAN: &str = "cluster";

@@ -3,9 +3,8 @@
 use crossway_records::cases;
 use crossway_records::inputs::{Ends, Workload};
 use crossway_records::record::Record;
-use crossway_records::stats::{median, ratio_interval};
+use crossway_records::stats::{Estimate, median, ratio_interval};
 
-use crate::estimate::Estimate;
 use crate::run::Run;
 use crate::steps::Shapes;
 

@@ -15,10 +15,10 @@ mod toshiba;
 
 use serde::Serialize;
 
-use crate::estimate::Estimate;
 use crate::run::Run;
 use crate::steps::Shapes;
 use crate::units::Quantity;
+use crossway_records::stats::Estimate;
 
 pub use evidence::Evidence;
 pub use show::{headline, json, lines, markdown, section};

@@ -1,8 +1,7 @@
 //! The figures of background workloads, which run at the same time as a case, over the case's trials.
 
 use crossway_records::record::{BesideFigures, Record};
-
-use crate::estimate::Estimate;
+use crossway_records::stats::Estimate;
 
 /// The figures of a background workload, over the trials of the case during which it ran.
 #[derive(Clone, Debug)]

@@ -9,9 +9,9 @@ use crossway_records::limits::bound::Readings;
 use crossway_records::rank::WaitClass;
 use crossway_records::record::{IfaceMeters, LOCAL, Latency, Record, Span};
 use crossway_records::regimes::Regimes;
+use crossway_records::stats::Estimate;
 
 use super::{BesideSummary, Key};
-use crate::estimate::Estimate;
 use crate::wire::Wire;
 
 /// Percentiles of a latency over the trials of a case, nanoseconds.

@@ -12,10 +12,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crossway_records::inputs::Workload;
 use crossway_records::rank::{Rankings, Reversal, rank};
 use crossway_records::record::{LOCAL, Record, Status};
-use crossway_records::stats::TRIALS_AT_LEAST;
+use crossway_records::stats::{Estimate, TRIALS_AT_LEAST};
 
 use crate::contender::Contender;
-use crate::estimate::Estimate;
 use crate::histograms::Histograms;
 
 pub use beside::BesideSummary;

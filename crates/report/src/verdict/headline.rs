@@ -1,10 +1,9 @@
 //! The headline, and the sentence on how certain it is.
 
 use crossway_records::rank::{MOVED, WaitClass};
-use crossway_records::stats::interval_name;
+use crossway_records::stats::{Estimate, interval_name};
 
 use super::{alone, behind, capitalised, figure, figure_name, list, name, plural, subject};
-use crate::estimate::Estimate;
 use crate::ranking::{Entry, Metric, Ranking};
 use crate::summary::Summary;
 

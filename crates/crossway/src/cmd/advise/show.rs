@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use crossway_advise::figure::Figure;
 use crossway_advise::question::Objective;
 use crossway_advise::ready::READY;
 use crossway_advise::{Advice, Flip, Question};
 use crossway_mech::Meeting;
 use crossway_records::awake::busy_explained;
+use crossway_records::stats::Estimate;
 use crossway_records::stats::interval_name;
 use crossway_report::advice::{
     AMONG_EQUALS, best_of, caveat, confidence, looking, no_confidence, shortlist, standing, verdict,
@@ -46,8 +46,8 @@ pub(super) fn ready(json: bool, ui: &Ui) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn ns(figure: &Figure) -> String {
-    Quantity::Duration.show(figure.median)
+fn ns(figure: &Estimate) -> String {
+    Quantity::Duration.show(figure.value)
 }
 
 /// Formats nanoseconds with two significant digits, as on the first screen.
@@ -56,9 +56,9 @@ fn brief(ns: f64) -> String {
 }
 
 /// The interval of a figure, `22 to 28 µs, `; empty if both ends look like its middle.
-fn between(figure: &Figure) -> String {
+fn between(figure: &Estimate) -> String {
     let (low, high) = (brief(figure.low), brief(figure.high));
-    if low == high && low == brief(figure.median) {
+    if low == high && low == brief(figure.value) {
         return String::new();
     }
     match (low.split_once(' '), high.split_once(' ')) {
@@ -154,12 +154,12 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
         let cost = &own.cost_ns;
         let trials = count(cost.n, "trial", "trials");
         let cpu = own.cpu_ns.as_ref().filter(|_| advice.objective != Objective::Cpu);
-        let cpu = cpu
-            .map_or(String::new(), |cpu| format!("; CPU time per message {}", brief(cpu.median)));
+        let cpu =
+            cpu.map_or(String::new(), |cpu| format!("; CPU time per message {}", brief(cpu.value)));
         let figure = format!(
             "{} {} ({}{trials}){cpu}",
             advice.objective_words,
-            brief(cost.median),
+            brief(cost.value),
             between(cost)
         );
         row("Figure", &figure, ui);
@@ -191,7 +191,7 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
     }
     if let Some(other) = &advice.runner_up {
         let figure = advice.compared.iter().find(|c| c.candidate == *other);
-        let figure = figure.map_or(String::new(), |c| format!(" ({})", brief(c.cost_ns.median)));
+        let figure = figure.map_or(String::new(), |c| format!(" ({})", brief(c.cost_ns.value)));
         let when = advice.prefer_runner_up_if.first();
         let when = when.map_or(String::new(), |when| format!(": prefer it if {when}"));
         row("Runner-up", &format!("{other}{figure}{when}."), ui);
@@ -313,9 +313,9 @@ fn print_compared(advice: &Advice, explain: bool, ui: &Ui) {
         let interval = match cost.n < crossway_records::stats::TRIALS_AT_LEAST {
             true => "too few trials".to_owned(),
             false if !explain => format!("{}–{}", brief(cost.low), brief(cost.high)),
-            false => Quantity::Duration.show_interval(cost.median, cost.low, cost.high),
+            false => Quantity::Duration.show_interval(cost.value, cost.low, cost.high),
         };
-        let shown = |figure: &Figure| if explain { ns(figure) } else { brief(figure.median) };
+        let shown = |figure: &Estimate| if explain { ns(figure) } else { brief(figure.value) };
         let cpu = with_cpu.then(|| c.cpu_ns.as_ref().map_or("-".to_owned(), shown));
         let verdict = match c.verdict == "not pursued" && !c.why.is_empty() {
             true => format!("{} {}", verdict(c), c.why.join("; ")),
@@ -331,7 +331,7 @@ fn print_compared(advice: &Advice, explain: bool, ui: &Ui) {
     if explain {
         println!("\nRates and goals:");
         for c in &rows {
-            let rate = c.rate_msgs_per_s.as_ref().map(|f| Quantity::MessageRate.show(f.median));
+            let rate = c.rate_msgs_per_s.as_ref().map(|f| Quantity::MessageRate.show(f.value));
             let open = c.open_rate.as_ref().map(|open| format!("rate {open}"));
             let goals = c.goals.iter().map(|goal| format!("{}: {}", goal.goal, goal.words()));
             let all: Vec<String> = rate.into_iter().chain(open).chain(goals).collect();
@@ -354,11 +354,11 @@ fn print_ruled_out(advice: &Advice, ui: &Ui) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Figure, between};
+    use super::{Estimate, between};
 
     #[test]
     fn an_interval_names_its_unit_once_and_is_left_out_if_it_looks_like_its_middle() {
-        let of = |low, median, high| between(&Figure { n: 5, median, low, high });
+        let of = |low, median, high| between(&Estimate { n: 5, value: median, low, high });
         assert_eq!(of(22_300.0, 24_000.0, 28_000.0), "22 to 28 µs, ");
         assert_eq!(of(900.0, 1_000.0, 1_200.0), "900 ns to 1.2 µs, ");
         assert_eq!(of(17_600.0, 17_700.0, 18_000.0), "");

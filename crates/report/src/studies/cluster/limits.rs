@@ -4,13 +4,12 @@
 use crossway_lab::catalogue::{self, Boundaries, Family, NodeKind};
 use crossway_records::inputs::Ends;
 use crossway_records::record::{Record, Status};
-use crossway_records::stats::ratio_interval;
+use crossway_records::stats::{Estimate, ratio_interval};
 
 use super::super::call::{Call, enough};
 use super::super::evidence::{Evidence, place, rate};
 use super::super::{Claim, Figure, Finding, Verdict};
 use super::{PLAN, exchange};
-use crate::estimate::Estimate;
 use crate::units::Quantity;
 
 /// Judges the study's claim C6, about the number of bytes that one recv() returns.

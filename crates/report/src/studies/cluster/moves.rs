@@ -2,13 +2,12 @@
 
 use crossway_lab::channel::{Checked, Transport};
 use crossway_records::record::Status;
-use crossway_records::stats::TRIALS_AT_LEAST;
+use crossway_records::stats::{Estimate, TRIALS_AT_LEAST};
 
 use super::super::call::Call;
 use super::super::evidence::Evidence;
 use super::super::{Claim, Figure, Finding};
 use super::PLAN;
-use crate::estimate::Estimate;
 use crate::units::{Quantity, count};
 
 /// Judges the study's claim C9, about a process that may move to another node.

@@ -2,12 +2,12 @@
 
 use crossway_records::inputs::{Placement, Workload};
 use crossway_records::record::Record;
+use crossway_records::stats::Estimate;
 
 use super::super::call::{above, all, equal, in_words, mostly};
 use super::super::evidence::{inverse, ratio};
 use super::published::COLUMNS;
 use super::{Call, Claim, Evidence, Figure, Finding, PLAN, larger, plain, round_trip};
-use crate::estimate::Estimate;
 use crate::units::Quantity;
 
 const PLACE: &str = "this machine, every pair of CPUs";

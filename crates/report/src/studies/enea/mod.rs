@@ -13,11 +13,11 @@ mod throughput;
 use crossway_records::inputs::{Placement, Wait, Workload};
 use crossway_records::limits::{ControlRate, RATES_TOO_LARGE};
 use crossway_records::record::{Record, Span};
+use crossway_records::stats::Estimate;
 
 use super::call::{Call, in_a_word, larger};
 use super::evidence::{Evidence, ratio};
 use super::{Claim, Figure, Finding, Study, Verdict};
-use crate::estimate::Estimate;
 use crate::units::Quantity;
 
 pub(crate) use tables::section;

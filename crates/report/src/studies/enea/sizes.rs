@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crossway_records::inputs::Placement;
 use crossway_records::record::Record;
+use crossway_records::stats::Estimate;
 
 use super::super::call::{above, all, at_all_sizes, equal, few_sizes, in_words, mostly};
 use super::super::evidence::{inverse, rate, ratio};
@@ -11,7 +12,6 @@ use super::{
     Call, Claim, Evidence, Figure, Finding, NOTHING_BESIDE, PLAN, Verdict, WAYS, at, figures, idle,
     kept, larger, one_way, sizes_of,
 };
-use crate::estimate::Estimate;
 use crate::units::{Quantity, size};
 
 const PLACE: &str = "this machine, two cores";

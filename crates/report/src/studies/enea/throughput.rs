@@ -79,7 +79,7 @@ fn reversed(evidence: &Evidence<'_>) -> Finding {
         let (Some(quiet), Some(busy)) = (of(false), of(true)) else { continue };
         figures.push(Figure::new(format!("{a} / {b}, without load"), Quantity::Number, quiet));
         figures.push(Figure::new(format!("{a} / {b}, loaded"), Quantity::Number, busy));
-        let side = |r: &crate::estimate::Estimate| match () {
+        let side = |r: &crossway_records::stats::Estimate| match () {
             () if !enough(r) => 0,
             () if r.low > 1.0 => 1,
             () if r.high < 1.0 => -1,

@@ -3,13 +3,13 @@
 
 use crossway_records::inputs::Workload;
 use crossway_records::record::Record;
+use crossway_records::stats::Estimate;
 use crossway_records::steps::Cutting;
 
 use super::super::call::{Call, all, enough};
 use super::super::evidence::{Evidence, TIPC_IN_KERNEL, one_way, packets_each_way};
 use super::super::{Claim, Figure, Finding, Verdict};
 use super::{PLAN, pair};
-use crate::estimate::Estimate;
 use crate::steps::{Over, Shape};
 use crate::units::{Quantity, size, three_digits};
 
