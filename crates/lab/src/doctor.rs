@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn everything_is_looked_at_and_what_is_missing_has_a_remedy() {
         let items = examine();
-        assert_eq!(items.len(), catalogue::all().count() + TOOLS.len() + 3);
+        assert_eq!(items.len(), catalogue::all().count() + TOOLS.len() + 4);
         for item in &items {
             assert_eq!(item.ready, item.version.is_some(), "{item:?}");
             let told = item.why.as_ref().zip(item.remedy.as_ref());

@@ -12,7 +12,9 @@ use object::Endianness;
 use object::elf::{FileHeader64, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 
+use super::GuestKernel;
 use super::modules::Modules;
+use super::record::GuestFiles;
 
 /// Modules without which a guest cannot reach this machine: PCI devices, the line to the keeper, and the file system.
 const NEEDED: [&str; 4] = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p"];
@@ -21,12 +23,24 @@ pub(super) const MODULES: &str = "/modules";
 /// The setup file in the guest.
 pub(super) const SETUP: &str = "/setup.json";
 
+/// Makes the first file system of a guest of `kernel`, with the guest's setup file.
+///
+/// # Errors
+/// As for [`write`], or the kernel's list of modules cannot be read.
+pub(super) fn make(kernel: &GuestKernel, files: &GuestFiles) -> Result<(), String> {
+    let setup = files.setup();
+    let setup = fs::read_to_string(&setup).map_err(|e| format!("{}: {e}", setup.display()))?;
+    let modules = kernel.modules.as_deref().map(Modules::read).transpose();
+    let modules = modules.map_err(|e| format!("the modules of {}: {e}", kernel.release))?;
+    write(&files.initrd(), &setup, modules.as_ref())
+}
+
 /// Writes the file system: the running program as `/init`, `setup` as [`SETUP`], and the modules, whose names begin with
 /// their place in the order in which they have to be loaded.
 ///
 /// # Errors
 /// A file cannot be read, a module cannot be unpacked, or the output cannot be written. The text names the file.
-pub(super) fn write(to: &Path, setup: &str, modules: Option<&Modules>) -> Result<(), String> {
+fn write(to: &Path, setup: &str, modules: Option<&Modules>) -> Result<(), String> {
     let file = fs::File::create(to).map_err(|e| format!("{}: {e}", to.display()))?;
     let mut archive = Archive { out: io::BufWriter::new(file), made: BTreeSet::new(), number: 0 };
     let failed = |e: io::Error| format!("{}: {e}", to.display());

@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -17,19 +16,14 @@ use crossway_sys::confinement::{
 };
 use crossway_sys::fdpass;
 use crossway_sys::lifeline::Lifeline;
-use crossway_sys::{program, xstate};
+use crossway_sys::xstate;
 
 use super::frame::{Frame, Lane, skip_to_preamble};
 use super::heartbeat::Heartbeat;
 use super::message::{Boot, Outcome};
-use super::modules::Modules;
 use super::record::{self, GuestFiles};
-use super::registers::tunables;
 use super::relay::{Place, Window, Wire, lock, pump, sink};
-use super::{
-    GuestKernel, GuestMachine, GuestRecord, GuestRegisters, KERNEL, LINE_WORDS, SETUP_VARIABLE,
-    initrd, qemu,
-};
+use super::{GuestMachine, GuestRecord, GuestRegisters, KERNEL, initrd, qemu, user_mode};
 use crate::NetError;
 use crate::registry::Process;
 
@@ -236,9 +230,9 @@ fn start_kernel(
     line: OwnedFd,
 ) -> Result<Process, NetError> {
     let mut command = match &record.kernel {
-        None => user_mode_command(record, files)?,
+        None => user_mode::command(record, files)?,
         Some(kernel) => {
-            make_initrd(kernel, files).map_err(|what| NetError::Guest {
+            initrd::make(kernel, files).map_err(|what| NetError::Guest {
                 name: record.name.clone(),
                 what: format!("cannot get a first file system: {what}"),
                 said: String::new(),
@@ -281,51 +275,6 @@ fn start_kernel(
         said: files.console_tail(),
     };
     told.recv().map_err(|_| gone())??.ok_or_else(gone)
-}
-
-fn user_mode_command(record: &GuestRecord, files: &GuestFiles) -> Result<Command, NetError> {
-    let kernel = program::find(KERNEL)
-        .ok_or(NetError::MissingTool { tool: KERNEL, package: "user-mode-linux" })?;
-    let console = files.create("console")?;
-    let errors = console.try_clone().map_err(|e| files.error("console", e))?;
-    let writable = files.writable();
-    let mut command = Command::new(kernel);
-    command
-        .arg(format!("mem={}M", record.memory_mib))
-        .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"])
-        .args(["con=null", "con0=null,fd:2", "ssl=null", LINE_WORDS])
-        .arg(format!("uml_dir={}", writable.display()))
-        .arg(format!("umid={}", record.name))
-        .arg(format!("init={}", record.program.display()))
-        .arg(format!("{SETUP_VARIABLE}={}", files.setup().display()));
-    if let Some(network) = &record.network {
-        // Without gro=1 the driver drops the large frames created by another guest's segmentation offload; depth is the
-        // number of frames it reads and writes with one system call.
-        command.arg(format!(
-            "vec0:transport=tap,ifname={},depth=128,gro=1,mac={},mtu={}",
-            network.tap, network.mac, network.mtu_bytes
-        ));
-    }
-    if record.registers == GuestRegisters::Hidden {
-        command.arg(tunables());
-    }
-    command
-        .args(["--", "guest-init"])
-        .env_clear()
-        .env("PATH", program::search_path())
-        .env("TMPDIR", &writable)
-        .stdin(Stdio::null())
-        .stdout(console)
-        .stderr(errors);
-    Ok(command)
-}
-
-fn make_initrd(kernel: &GuestKernel, files: &GuestFiles) -> Result<(), String> {
-    let setup = files.setup();
-    let setup = std::fs::read_to_string(&setup).map_err(|e| format!("{}: {e}", setup.display()))?;
-    let modules = kernel.modules.as_deref().map(Modules::read).transpose();
-    let modules = modules.map_err(|e| format!("the modules of {}: {e}", kernel.release))?;
-    initrd::write(&files.initrd(), &setup, modules.as_ref())
 }
 
 /// Ends the guest when the process that started this one ends, unless that process asked for the guest to stay.

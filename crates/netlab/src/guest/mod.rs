@@ -19,6 +19,7 @@ mod record;
 mod registers;
 mod relay;
 mod subcommand;
+mod user_mode;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -49,8 +50,6 @@ use record::GuestFiles;
 const KERNEL: &str = "linux.uml";
 /// The folder with Debian's modules for user-mode Linux, with one subfolder per release.
 const MODULES_DIR: &str = "/usr/lib/uml/modules";
-/// The parameter of the guest's kernel for the serial line, which uses the descriptor that a confined child inherits.
-const LINE_WORDS: &str = "ssl0=fd:3";
 /// The device of the serial line in user-mode Linux.
 const LINE: &str = "/dev/ttyS0";
 /// The variable that passes the path of the setup file to the first program.
