@@ -190,7 +190,10 @@ pub fn fetch_kernel(word: &str) -> Result<GuestKernel, NetError> {
 }
 
 fn unpack(release: &str, to: &Path) -> Result<(), NetError> {
-    trust::private_dir(Path::new(STORE))?;
+    trust::private_dir(Path::new(STORE)).map_err(|e| NetError::Refused {
+        doing: format!("making room for kernel {release}"),
+        said: format!("{e}; run it with sudo"),
+    })?;
     for folder in folders(Path::new(STORE)).into_iter().filter(|folder| is_draft(folder)) {
         if !draft_is_held(&folder) {
             let _ = fs::remove_dir_all(folder);
@@ -198,6 +201,10 @@ fn unpack(release: &str, to: &Path) -> Result<(), NetError> {
     }
     let draft = Path::new(STORE).join(format!("{DRAFT}{}", std::process::id()));
     let made = unpack_in(release, &draft).and_then(|()| {
+        // Another process may have been quicker, and guests may already run from what it unpacked.
+        if !GuestKernel::in_root(to).is_empty() {
+            return Ok(());
+        }
         let _ = fs::remove_dir_all(to);
         fs::rename(draft.join("files"), to)
             .map_err(|e| NetError::State { path: to.to_owned(), why: e.to_string() })
