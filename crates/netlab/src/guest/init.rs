@@ -167,6 +167,8 @@ fn enter_host_files() -> Result<(), String> {
     };
     mount("proc", "/proc", "")?;
     mount("sysfs", "/sys", "")?;
+    // With the device of the line, over which a failure is reported.
+    mount("devtmpfs", "/dev", "")?;
     let entries = fs::read_dir(initrd::MODULES).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     files.sort();
