@@ -45,7 +45,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("net down", &["crossway net down lab", "crossway net down --all"]),
     ("net list", &["crossway net list", "crossway net list --json"]),
     ("net exec", &["crossway net exec lab/a -- ping -c 3 10.0.0.2", "crossway net exec a -- bash"]),
-    ("guest up", &["crossway guest up", "crossway guest up g1 --memory 512 --net lab/a"]),
+    ("guest up", &["crossway guest up", "crossway guest up g1 --kernel 6.12 --net lab/a"]),
+    ("guest fetch", &["crossway guest fetch 6.12", "crossway guest fetch 6.1 6.12-rt"]),
     (
         "guest exec",
         &["crossway guest exec g -- tipc node get address", "crossway guest exec g -- bash"],
@@ -54,7 +55,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "guest run",
         &[
             "crossway guest run -- uname -r",
-            "crossway guest run --memory 512 -- crossway list --ready",
+            "crossway guest run --kernel 6.12 --cpus 2 -- crossway list --ready",
         ],
     ),
     ("guest list", &["crossway guest list", "crossway guest list --json"]),
