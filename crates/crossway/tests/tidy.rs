@@ -301,3 +301,40 @@ fn the_table_of_crates_says_what_each_uses() {
     assert!(rows > 10, "only {rows} rows found: the check looks at nothing");
     complain("ARCHITECTURE.md and the manifests differ", found);
 }
+
+/// The loops that carry and check messages are optimised for speed in what users run. The level of the program itself counts
+/// for all crates at link time.
+#[test]
+fn what_is_measured_is_optimised_for_speed() {
+    const MEASURED: [&str; 10] = [
+        "crossway",
+        "crossway-channel",
+        "crossway-lab",
+        "crossway-linx",
+        "crossway-mech",
+        "crossway-ring",
+        "crossway-sys",
+        "crossway-tipc-client",
+        "crossway-tipc-node",
+        "crossway-tipc-proto",
+    ];
+    let text = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
+    let manifest: toml::Table = text.parse().expect("a manifest");
+    let mut found = Vec::new();
+    let mut looked = 0;
+    for profile in ["release", "dist", "dist-library", "bench"] {
+        let Some(settings) = manifest["profile"].get(profile) else { continue };
+        looked += 1;
+        for name in MEASURED {
+            let level = settings.get("package").and_then(|all| all.get(name)?.get("opt-level"));
+            if level.is_some_and(|level| level.as_integer() != Some(3)) {
+                found.push(format!("profile {profile}: {name} has {level:?}"));
+            }
+        }
+        if let Some(level) = settings.get("opt-level") {
+            found.push(format!("profile {profile}: {level}"));
+        }
+    }
+    assert!(looked >= 3, "only {looked} profiles found: the check looks at nothing");
+    complain("a measured crate that is not optimised for speed", found);
+}
