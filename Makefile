@@ -12,7 +12,7 @@
 # make dist      build what is published: the static program, man pages, completions, checksums (dist/)
 # make dist-test use the published program where nothing else is installed
 # make test-arm64 run the program and its tests on arm64, in an emulated machine, and measure between it and this one
-# make test-kernels the tests of guests, mechanisms and TIPC again on Debian's kernels under QEMU; an hour if they are emulated
+# make test-kernels the tests of guests, mechanisms and TIPC again on Debian's kernels under QEMU; long if they are emulated
 # make deb       build Debian packages around the published program; make deb-test uses them in a new root
 
 PREFIX ?= /usr/local

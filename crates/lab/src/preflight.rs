@@ -247,7 +247,7 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
         say(Warning, "clock", what, next_step);
     }
     if env.virtualisation.is_emulated() {
-        let what = "this guest's processor is emulated: everything takes 10 to 50 times as long, and not equally so";
+        let what = "this guest's processor is emulated: everything takes 3 to 20 times as long, and not equally so";
         let next_step = "compare times only with those of other emulated guests of this machine";
         say(Warning, "emulated", what.to_owned(), next_step);
     } else if let Some(hypervisor) = &env.virtualisation.hypervisor {

@@ -63,7 +63,7 @@ struct Shape {
 enum Accel {
     /// The processor, through /dev/kvm
     Kvm,
-    /// An emulator, 10 to 50 times slower
+    /// An emulator, 3 to 20 times slower
     Emulated,
 }
 

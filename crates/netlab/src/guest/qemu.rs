@@ -43,7 +43,7 @@ pub enum GuestMachine {
     UserMode,
     /// QEMU with KVM: the processor runs the kernel.
     Kvm,
-    /// QEMU translates the kernel's instructions, 10 to 50 times slower than the processor. Its times compare only with
+    /// QEMU translates the kernel's instructions, some things 3 times and some 20 times slower than the processor. Its times compare only with
     /// other times of emulated guests on the same machine.
     Emulated,
 }
