@@ -147,3 +147,29 @@ fn windows_end_with_an_exchange() {
     assert_eq!([0, 1, 2, 3, 5, 6, 7].map(whole), [0, 2, 2, 4, 6, 6, 8]);
     assert_eq!([2, 6, 8].map(|messages| script.exchanges_in(messages)), [1, 3, 4]);
 }
+
+#[test]
+fn carriers_are_replayed_on_mechanisms_that_exist() {
+    let carriers = [
+        "pipe",
+        "fifo",
+        "pty",
+        "unix-stream",
+        "unix-datagram",
+        "unix-seqpacket",
+        "tcp-local",
+        "udp-local",
+        "sctp",
+        "vsock",
+        "posix-queue",
+        "sysv-queue",
+    ];
+    for carrier in carriers {
+        let same = same_as(carrier);
+        assert!(!same.is_empty(), "{carrier}");
+        for id in same {
+            assert!(crossway_mech::registry::find(id).is_some(), "{carrier}: {id}");
+        }
+    }
+    assert!(same_as("shared-memory").is_empty());
+}
