@@ -28,6 +28,10 @@ const CANCELLATION: u64 = 2;
 /// How long the completion queue is polled between two reads of the clock.
 const CLOCK_EVERY: Duration = Duration::from_nanos(1600);
 
+/// How long the kernel may take to release the memory of rings that were closed, which it counts against the limit of locked memory
+/// until then.
+const RELEASE: Duration = Duration::from_millis(100);
+
 /// How to wait for a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
@@ -66,10 +70,18 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Creates a ring. Errors: `EPERM` when `kernel.io_uring_disabled` or a seccomp filter forbids it, `ENOSYS` when
+    /// Creates a ring. Waits a moment if there is no memory, until that of closed rings is released. Errors: `EPERM` when `kernel.io_uring_disabled` or a seccomp filter forbids it, `ENOSYS` when
     /// the kernel does not support io_uring.
     pub fn new() -> Result<Self, OsError> {
-        let ring = IoUring::new(ENTRIES).map_err(|e| OsError::new("io_uring_setup", "", e))?;
+        let until = Instant::now() + RELEASE;
+        let ring = loop {
+            match IoUring::new(ENTRIES) {
+                Err(e) if e.raw_os_error() == Some(libc::ENOMEM) && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                outcome => break outcome.map_err(|e| OsError::new("io_uring_setup", "", e))?,
+            }
+        };
         if !ring.params().is_feature_ext_arg() {
             return Err(OsError::new("io_uring_setup", "no IORING_FEAT_EXT_ARG", Errno::NOSYS));
         }
