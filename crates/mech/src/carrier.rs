@@ -12,9 +12,9 @@ pub enum Family {
     SharedMemory,
     /// UNIX sockets: streams, datagrams and sequenced packets.
     Unix,
-    /// Pipes and FIFOs, whether bytes are copied to them or pages are put into them.
+    /// Pipes and FIFOs, whether bytes are copied to them or pages are put into them, and pseudoterminals.
     Pipe,
-    /// IP sockets (TCP, UDP, MPTCP, SCTP, SMC) and vsock.
+    /// IP sockets (TCP, UDP, MPTCP, SCTP, SMC), vsock and netlink.
     Network,
     /// Message queues (POSIX, System V), and the kernel's queue of signals.
     Queue,
@@ -26,7 +26,7 @@ pub enum Family {
     Library,
     /// Contenders that use a language's own facilities, such as Go channels.
     Language,
-    /// What fits none of the others: `cma`, and contenders that declare this family.
+    /// What fits none of the others: `cma`, `binder`, and contenders that declare this family.
     Other,
 }
 
@@ -108,13 +108,19 @@ pub enum Transport {
     Vsock,
     /// TIPC, by the kernel or by a `tipcd`.
     Tipc,
+    /// Sockets of AF_NETLINK.
+    Netlink,
+    /// The buffers of pseudoterminals.
+    Pty,
+    /// The kernel's Binder driver, which copies into memory that the receiver maps.
+    Binder,
 }
 
 impl Transport {
     /// Where the ends of a channel with this transport usually meet. Pipes and memory have no name.
     const fn usual_meeting(self) -> &'static [Meeting] {
         match self {
-            Transport::Memory | Transport::Pipe => &[Meeting::Descriptor],
+            Transport::Memory | Transport::Pipe | Transport::Pty => &[Meeting::Descriptor],
             Transport::Unix => &[Meeting::UnixName],
             Transport::Queue => &[Meeting::Ipc],
             Transport::Tcp
@@ -123,6 +129,8 @@ impl Transport {
             | Transport::Smc
             | Transport::Tipc => &[Meeting::Network],
             Transport::Vsock => &[Meeting::Kernel],
+            Transport::Netlink => &[Meeting::NetworkNamespace],
+            Transport::Binder => &[Meeting::Path],
         }
     }
 }
@@ -181,14 +189,15 @@ mod tests {
     use crate::registry;
 
     /// Tests that every mechanism has a family for legends and colours. Only `cma`, which reads another process's
-    /// memory, is in [`Family::Other`].
+    /// memory, and `binder` are in [`Family::Other`].
     #[test]
     fn every_mechanism_has_a_family() {
         for entry in registry::ALL {
             let family = entry.carrier.family;
             let for_contenders = [Family::Library, Family::Language];
             assert!(!for_contenders.contains(&family), "{}: {family:?}", entry.id);
-            assert_eq!(family == Family::Other, entry.id == "cma", "{}: {family:?}", entry.id);
+            let is_other = ["cma", "binder"].contains(&entry.id);
+            assert_eq!(family == Family::Other, is_other, "{}: {family:?}", entry.id);
         }
     }
 
@@ -217,6 +226,9 @@ mod tests {
                 Transport::Unix,
                 Transport::Queue,
                 Transport::Vsock,
+                Transport::Netlink,
+                Transport::Pty,
+                Transport::Binder,
             ];
             let transport = entry.carrier.transport;
             assert_eq!((entry.caps)().crosses_hosts, !local.contains(&transport), "{}", entry.id);
@@ -236,6 +248,7 @@ mod tests {
             assert_eq!(meets(id), [Meeting::Descriptor], "{id}");
         }
         assert_eq!(meets("fifo"), [Meeting::Path]);
+        assert_eq!(meets("binder"), [Meeting::Path]);
         assert_eq!(meets("posix-mq"), [Meeting::Ipc, Meeting::Descriptor]);
         assert_eq!(meets("cma"), [Meeting::Pid]);
     }

@@ -19,20 +19,13 @@ pub struct Unmeasurable {
 /// All mechanisms that are known and cannot be measured.
 pub const ALL: &[Unmeasurable] = &[
     Unmeasurable {
-        id: "binder",
-        about: "Android's calls between processes: one copy, straight into the receiver's memory",
+        id: "sockmap",
+        about: "TCP whose bytes an eBPF program redirects into the receiver's queue (BPF_MAP_TYPE_SOCKHASH)",
         why: || {
-            if Path::new("/dev/binder").exists() || Path::new("/dev/binderfs").exists() {
-                "this kernel has it, but it needs a process that manages names (servicemanager), which is part of \
-                 Android".to_owned()
-            } else if file_systems().lines().any(|line| line.ends_with("\tbinder")) {
-                "this kernel has it, but binderfs is not mounted, and the process that manages names (servicemanager) \
-                 is part of Android".to_owned()
-            } else {
-                "this kernel is built without it (CONFIG_ANDROID_BINDER_IPC)".to_owned()
-            }
+            "a sender never has to wait: the kernel took 2 GB that nobody read, so a stream would measure how fast memory fills"
+                .to_owned()
         },
-        instead: "Binder itself on Android; elsewhere dbus-peer, python-grpc, or cma, which also copies only once",
+        instead: "crossway run, which puts a UNIX stream in the place of a TCP connection, or uds-stream",
     },
     Unmeasurable {
         id: "rpmsg",
@@ -104,10 +97,6 @@ pub const ALL: &[Unmeasurable] = &[
         instead: "splice, which puts pages into a pipe in the same way",
     },
 ];
-
-fn file_systems() -> String {
-    std::fs::read_to_string("/proc/filesystems").unwrap_or_default()
-}
 
 fn found(path: &str, otherwise: &str) -> String {
     if Path::new(path).exists() {

@@ -12,6 +12,8 @@ pub enum Meeting {
     Kernel,
     /// The name of a UNIX socket: a path in a file system that both ends see, or an abstract name in one network namespace.
     UnixName,
+    /// An address in one network namespace.
+    NetworkNamespace,
     /// A path in a file system that both ends see.
     Path,
     /// A descriptor that one end inherits from the other or from a common parent, or receives over a UNIX socket.
@@ -26,10 +28,11 @@ pub enum Meeting {
 
 impl Meeting {
     /// All of them.
-    pub const ALL: [Meeting; 8] = [
+    pub const ALL: [Meeting; 9] = [
         Meeting::Network,
         Meeting::Kernel,
         Meeting::UnixName,
+        Meeting::NetworkNamespace,
         Meeting::Path,
         Meeting::Descriptor,
         Meeting::DevShm,
@@ -43,6 +46,7 @@ impl Meeting {
             Meeting::Network => "network",
             Meeting::Kernel => "kernel",
             Meeting::UnixName => "unix-name",
+            Meeting::NetworkNamespace => "network-namespace",
             Meeting::Path => "path",
             Meeting::Descriptor => "descriptor",
             Meeting::DevShm => "dev-shm",
@@ -59,6 +63,7 @@ impl Meeting {
             Meeting::UnixName => {
                 "the name of a UNIX socket: a path that both ends see, or an abstract name in one network namespace"
             }
+            Meeting::NetworkNamespace => "an address in one network namespace",
             Meeting::Path => "a path that both ends see",
             Meeting::Descriptor => {
                 "a descriptor, inherited from one parent or passed over a UNIX socket"

@@ -108,6 +108,7 @@ impl Share {
         match way {
             Meeting::Network | Meeting::Kernel => true,
             Meeting::UnixName | Meeting::Descriptor => have(Share::Volume) || have(Share::Network),
+            Meeting::NetworkNamespace => have(Share::Network),
             Meeting::Path => have(Share::Volume),
             Meeting::DevShm => have(Share::Shm),
             Meeting::Ipc => have(Share::Ipc),
@@ -396,6 +397,7 @@ mod tests {
                 Meeting::Network,
                 Meeting::Kernel,
                 Meeting::UnixName,
+                Meeting::NetworkNamespace,
                 Meeting::Descriptor,
                 Meeting::Ipc
             ]

@@ -65,27 +65,33 @@ pub fn leave_first_root(new: &Path) -> Result<(), OsError> {
     rustix::process::chdir("/").map_err(|e| failed("chdir", e))
 }
 
-/// Loads a kernel module from the content of its file. Succeeds if it is already loaded.
+/// Loads a kernel module from the content of its file, with parameters. Succeeds if it is already loaded.
 ///
 /// # Errors
 /// The kernel refuses to load it.
-pub fn load_module_image(name: &str, image: &[u8]) -> Result<(), OsError> {
-    match rustix::system::init_module(image, c"") {
+pub fn load_module_image(name: &str, image: &[u8], parameters: &str) -> Result<(), OsError> {
+    match rustix::system::init_module(image, &c_text(name, parameters)?) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
         Err(e) => Err(OsError::new("init_module", name, e)),
     }
 }
 
-/// Loads a kernel module from its file. Succeeds if it is already loaded.
+/// Loads a kernel module from its file, with parameters. Succeeds if it is already loaded.
 ///
 /// # Errors
 /// The file cannot be read, or the kernel refuses to load it.
-pub fn load_module(file: &Path) -> Result<(), OsError> {
+pub fn load_module(file: &Path, parameters: &str) -> Result<(), OsError> {
     let module = File::open(file).map_err(|e| OsError::new("open", file.display(), e))?;
-    match rustix::system::finit_module(&module, c"", 0) {
+    let parameters = c_text(&file.display().to_string(), parameters)?;
+    match rustix::system::finit_module(&module, &parameters, 0) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
         Err(e) => Err(OsError::new("finit_module", file.display(), e)),
     }
+}
+
+fn c_text(module: &str, parameters: &str) -> Result<CString, OsError> {
+    CString::new(parameters)
+        .map_err(|_| OsError::new("init_module", module, rustix::io::Errno::INVAL))
 }
 
 /// Sets the host name of this machine.

@@ -7,6 +7,7 @@
 
 pub mod addresses;
 pub mod affinity;
+pub mod binder;
 pub mod boot;
 pub mod cache;
 pub mod clock;
@@ -51,6 +52,7 @@ pub mod processes;
 pub mod procfs;
 pub mod program;
 pub mod protocol_counters;
+pub mod pty;
 pub mod random;
 pub mod real;
 pub mod record_lock;

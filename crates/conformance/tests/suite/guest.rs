@@ -8,9 +8,9 @@ use crossway_mech::registry;
 use crate::in_guest;
 
 /// Prefixes of the ids of the mechanisms that the guest's kernel supports and that other kernels may lack.
-const KERNELS_OWN: [&str; 2] = ["tipc-kernel-", "sctp"];
+const KERNELS_OWN: [&str; 3] = ["tipc-kernel-", "sctp", "udp-lite"];
 /// The same, for those that user-mode Linux lacks, too.
-const OWN_UNDER_QEMU: [&str; 1] = ["vsock"];
+const OWN_UNDER_QEMU: [&str; 2] = ["vsock", "binder"];
 
 /// Time limit in the guest in seconds; when it runs alone it takes about one minute.
 const WATCHDOG: &str = "900";

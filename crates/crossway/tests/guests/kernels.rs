@@ -105,7 +105,7 @@ fn a_plan_measures_kernels_beside_each_other() {
         "about = 'kernels'\n[testbed.uml]\nkind = 'guests'\n\
          [testbed.deb]\nkind = 'guests'\nkernel = '6.12'\ncpus = 2\n\
          [group.g]\ntestbed = ['uml', 'deb']\nends = 'within'\nplacement = 'same-core'\n\
-         mechanisms = ['pipe', 'vsock', 'tipc-kernel-rdm']\nworkload = 'ping-pong'\nsize_bytes = 64\n\
+         mechanisms = ['pipe', 'vsock', 'tipc-kernel-rdm', 'binder']\nworkload = 'ping-pong'\nsize_bytes = 64\n\
          trials = 1\nwarmup_ms = 20\nmeasure_ms = 200\n",
     )
     .unwrap();
@@ -129,7 +129,7 @@ fn a_plan_measures_kernels_beside_each_other() {
             .find(|r| r.inputs.testbed.as_deref() == Some(testbed) && r.mechanism == mechanism);
         found.unwrap_or_else(|| panic!("{mechanism} on {testbed}: {records:?}"))
     };
-    for mechanism in ["pipe", "vsock", "tipc-kernel-rdm"] {
+    for mechanism in ["pipe", "vsock", "tipc-kernel-rdm", "binder"] {
         let record = of("deb", mechanism);
         assert!(matches!(record.status, Status::Ok | Status::Degraded), "{record:?}");
         assert!(record.hosts[0].kernel.starts_with("6.12."), "{:?}", record.hosts);

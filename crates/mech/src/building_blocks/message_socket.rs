@@ -14,6 +14,11 @@ use crate::{Deadline, Facts, OpenError, RecvError, Rx, SendError, Spec, Tx, Wait
 pub trait MessageSink: Send + 'static {
     /// Sends one whole message; EMSGSIZE if it can never fit. With `nonblocking`, EAGAIN if there is no room.
     fn send(&mut self, msg: &[u8], nonblocking: bool) -> Result<(), Errno>;
+    /// Sleeps until there may be room, but not beyond `until`.
+    fn await_room(&mut self, until: Instant) -> Result<(), Errno> {
+        wait_ready(self.fd(), Interest::Writable, Some(until)).map(drop)
+    }
+
     /// The descriptor to poll when waiting with a deadline.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Values read back from the system after opening, such as buffer sizes.
@@ -67,7 +72,7 @@ impl<S: MessageSink> Attempt for Sending<'_, S> {
     }
 
     fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {
-        wait_ready(self.sink.fd(), Interest::Writable, Some(until)).map(drop)
+        self.sink.await_room(until)
     }
 }
 

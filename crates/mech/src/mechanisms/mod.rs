@@ -1,15 +1,18 @@
 //! One file per mechanism, or per group of closely related ones. Parts that several of them share are in
 //! [`building_blocks`](crate::building_blocks).
 
+pub mod binder;
 pub mod cma;
 pub mod fifo;
 pub mod linx;
 pub mod linx_link;
 pub mod memfd;
 pub mod mptcp;
+pub mod netlink;
 pub mod pipe;
 pub mod posix_mq;
 pub mod posix_shm;
+pub mod pty;
 pub mod sctp;
 pub mod shm_eventfd;
 pub mod shm_futex;

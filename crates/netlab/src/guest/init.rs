@@ -88,12 +88,14 @@ fn set_up() -> Result<GuestFacts, String> {
     machine.tell_programs().map_err(|e| format!("{MACHINE}: {e}"))?;
     boot::set_host_name(&setup.name).map_err(|e| e.to_string())?;
     let mut facts = GuestFacts { kernel: release, machine, ..GuestFacts::default() };
-    for name in setup.modules {
-        match load(&modules, &name) {
+    for module in setup.modules {
+        let name = module.split(' ').next().unwrap_or_default().to_owned();
+        match load(&modules, &module) {
             Ok(()) => facts.modules.push(name),
             Err(why) => facts.missing_modules.push(format!("{name}: {why}")),
         }
     }
+    mount_binder();
     attach(setup.interface.as_ref())?;
     facts.string_functions = check_string_functions();
     if let Some(why) = &facts.string_functions {
@@ -103,6 +105,14 @@ fn set_up() -> Result<GuestFacts, String> {
     let seconds = uptime.split(' ').next().and_then(|s| s.parse::<f64>().ok()).unwrap_or(0.0);
     facts.ready_after_ms = (seconds * 1000.0) as u64;
     Ok(facts)
+}
+
+/// Mounts a binderfs where programs look for one, if the kernel has it.
+fn mount_binder() {
+    let place = Path::new("/dev/binderfs");
+    if fs::create_dir_all(place).is_ok() && boot::mount("binder", place, "").is_err() {
+        let _ = fs::remove_dir(place);
+    }
 }
 
 /// Checks the string functions in a program whose environment does not restrict them to narrow registers. Returns what
@@ -144,18 +154,21 @@ fn check_string_functions() -> Option<String> {
     }
 }
 
-fn load(modules: &Modules, name: &str) -> Result<(), String> {
+fn load(modules: &Modules, module: &str) -> Result<(), String> {
+    let (name, parameters) = module.split_once(' ').unwrap_or((module, ""));
     let files = modules.in_order(name);
     if files.is_empty() && !modules.is_built_in(name) {
         return Err("the guest's kernel has no such module".to_owned());
     }
-    files.iter().try_for_each(|file| {
+    files.iter().enumerate().try_for_each(|(at, file)| {
+        // The last one is the module itself.
+        let parameters = if at + 1 == files.len() { parameters } else { "" };
         if file.extension() == Some("ko".as_ref()) {
-            return boot::load_module(file).map_err(|e| e.to_string());
+            return boot::load_module(file, parameters).map_err(|e| e.to_string());
         }
         let name = file.display().to_string();
         let image = initrd::unpacked(file).map_err(|e| format!("{name}: {e}"))?;
-        boot::load_module_image(&name, &image).map_err(|e| e.to_string())
+        boot::load_module_image(&name, &image, parameters).map_err(|e| e.to_string())
     })
 }
 
@@ -172,7 +185,7 @@ fn enter_host_files() -> Result<(), String> {
     let entries = fs::read_dir(initrd::MODULES).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     files.sort();
-    files.iter().try_for_each(|file| boot::load_module(file)).map_err(|e| e.to_string())?;
+    files.iter().try_for_each(|file| boot::load_module(file, "")).map_err(|e| e.to_string())?;
     let options = "trans=virtio,version=9p2000.L,msize=512000,cache=loose";
     boot::mount_named(qemu::SHARE, "9p", Path::new("/host"), options).map_err(|e| {
         format!(

@@ -10,7 +10,7 @@ use super::GuestMachine;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) name: String,
-    /// Modules to load, together with their dependencies.
+    /// Modules to load, together with their dependencies; parameters follow behind a space.
     pub(crate) modules: Vec<String>,
     /// The folder of a kernel's modules; `None`: that of user-mode Linux, or the kernel has none.
     pub(crate) modules_folder: Option<PathBuf>,

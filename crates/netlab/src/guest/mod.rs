@@ -26,6 +26,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use crossway_sys::binder::FIXED_DEVICE;
 use crossway_sys::program;
 
 pub use exec::{GuestExit, exec_in_guest};
@@ -62,6 +63,8 @@ const MODULES: [&str; 10] =
     ["ipv6", "tipc", "hmac", "sctp", "veth", "vxlan", "bridge", "sch_tbf", "sch_netem", "tun"];
 /// Modules loaded in addition under QEMU: the network device, and protocols that Debian's user-mode Linux lacks.
 const MODULES_OF_QEMU: [&str; 3] = ["virtio_net", "vsock_loopback", "smc"];
+/// Number of Binder's devices in guests under QEMU, whose kernel may lack binderfs. A channel needs one while it is opened.
+const BINDER_DEVICES: usize = 16;
 /// The variable with the kernel of guests for which none is named.
 const KERNEL_VARIABLE: &str = "CROSSWAY_GUEST_KERNEL";
 /// The number of CPUs that a guest under QEMU can have.
@@ -222,10 +225,16 @@ impl Guest {
     fn start(record: GuestRecord, prefix: &[String], offloads: bool) -> Result<Guest, NetError> {
         let files = GuestFiles::of(&record.name);
         files.make()?;
-        let more = MODULES_OF_QEMU.iter().filter(|_| record.kernel.is_some());
+        let mut modules: Vec<String> = MODULES.map(str::to_owned).into();
+        if record.kernel.is_some() {
+            modules.extend(MODULES_OF_QEMU.map(str::to_owned));
+            let device = |number| format!("{FIXED_DEVICE}{number}");
+            let devices: Vec<_> = (0..BINDER_DEVICES).map(device).collect();
+            modules.push(format!("binder_linux devices={}", devices.join(",")));
+        }
         let setup = Setup {
             name: record.name.clone(),
-            modules: MODULES.iter().chain(more).map(|name| (*name).to_owned()).collect(),
+            modules,
             modules_folder: record.kernel.as_ref().and_then(|kernel| kernel.modules.clone()),
             interface: record.network.as_ref().map(|place| Interface {
                 tap: place.tap.clone(),

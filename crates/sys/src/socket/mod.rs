@@ -58,6 +58,8 @@ pub enum Inet {
     Mptcp,
     /// IPPROTO_UDP, SOCK_DGRAM.
     Udp,
+    /// IPPROTO_UDPLITE, SOCK_DGRAM: UDP with a checksum over a part of each message (RFC 3828).
+    UdpLite,
     /// IPPROTO_SCTP, SOCK_STREAM: the one-to-one style of RFC 6458.
     Sctp,
     /// AF_SMC, with Internet addresses.
@@ -97,6 +99,7 @@ pub fn inet(protocol: Inet, address: SocketAddr) -> Result<OwnedFd, OsError> {
         Inet::Tcp => (SocketType::Stream, ipproto::TCP, "TCP"),
         Inet::Mptcp => (SocketType::Stream, ipproto::MPTCP, "MPTCP"),
         Inet::Udp => (SocketType::Dgram, ipproto::UDP, "UDP"),
+        Inet::UdpLite => (SocketType::Dgram, ipproto::UDPLITE, "UDP-Lite"),
         Inet::Sctp => (SocketType::Stream, ipproto::SCTP, "SCTP"),
         Inet::Smc => {
             let six = NonZeroU32::new(SMCPROTO_SMC6).map(Protocol::from_raw);
@@ -110,6 +113,23 @@ pub fn inet(protocol: Inet, address: SocketAddr) -> Result<OwnedFd, OsError> {
 /// Creates a socket of a family given by its number; the protocol is 0. `object` describes the socket in errors.
 pub fn of_family(family: u16, kind: SocketType, object: &str) -> Result<OwnedFd, OsError> {
     make(AddressFamily::from_raw(family), kind, None, object)
+}
+
+/// Creates an AF_NETLINK socket for messages between programs (NETLINK_USERSOCK).
+pub fn netlink() -> Result<OwnedFd, OsError> {
+    let protocol = Some(rustix::net::netlink::USERSOCK);
+    make(AddressFamily::NETLINK, SocketType::Dgram, protocol, "AF_NETLINK")
+}
+
+/// The AF_NETLINK address with this number; to bind to 0 lets the kernel choose a free one.
+pub fn netlink_address(port: u32) -> Address {
+    rustix::net::netlink::SocketAddrNetlink::new(port, 0).into()
+}
+
+/// The number in an AF_NETLINK address, if it is one.
+pub fn netlink_port(address: &Address) -> Option<u32> {
+    let address = rustix::net::netlink::SocketAddrNetlink::try_from(address.clone()).ok()?;
+    Some(address.pid())
 }
 
 /// An abstract AF_UNIX address; the name disappears with the last socket that is bound to it.

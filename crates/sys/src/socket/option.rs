@@ -204,6 +204,23 @@ pub fn sctp_nodelay(fd: impl AsFd) -> Result<bool, OsError> {
         .map_err(|e| OsError::new("getsockopt(SCTP_NODELAY)", "", e))
 }
 
+/// Numbers of UDP-Lite's level and options (linux/udp.h).
+const SOL_UDPLITE: i32 = 136;
+const UDPLITE_SEND_CSCOV: i32 = 10;
+const UDPLITE_RECV_CSCOV: i32 = 11;
+
+/// Limits UDP-Lite's checksum to the first bytes of each message, at least 8, the header; a receiver accepts no smaller limit.
+///
+/// # Errors
+/// It is no socket of UDP-Lite.
+pub fn set_udp_lite_coverage(fd: impl AsFd, bytes: u16) -> Result<(), OsError> {
+    for option in [UDPLITE_SEND_CSCOV, UDPLITE_RECV_CSCOV] {
+        set_raw(&fd, SOL_UDPLITE, option, Some(&u32::from(bytes).to_ne_bytes()))
+            .map_err(|e| OsError::new("setsockopt(UDPLITE_CSCOV)", bytes, e))?;
+    }
+    Ok(())
+}
+
 /// Allows a server to reuse its port while old connections linger in TIME_WAIT.
 pub fn set_reuse_address(fd: impl AsFd) -> Result<(), OsError> {
     sockopt::set_socket_reuseaddr(fd, true)
