@@ -237,7 +237,7 @@ fn a_reason_that_concerns_all_candidates_is_given_once() {
     let text = "size_bytes = 64\nplacement = { cpus = { a = 8190, b = 8191 } }";
     let why = answer(text, &[]).abstained.unwrap_or_default();
     assert_eq!(why.matches("CPU 8190 does not exist").count(), 1, "{why}");
-    assert!(why.contains("pipe, fifo, uds-stream and "), "{why}");
+    assert!(why.contains("pipe, fifo, pty and "), "{why}");
 }
 
 #[test]

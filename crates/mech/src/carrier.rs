@@ -129,7 +129,7 @@ impl Transport {
             | Transport::Smc
             | Transport::Tipc => &[Meeting::Network],
             Transport::Vsock => &[Meeting::Kernel],
-            Transport::Netlink => &[Meeting::NetworkNamespace],
+            Transport::Netlink => &[Meeting::Netns],
             Transport::Binder => &[Meeting::Path],
         }
     }

@@ -13,7 +13,7 @@ pub enum Meeting {
     /// The name of a UNIX socket: a path in a file system that both ends see, or an abstract name in one network namespace.
     UnixName,
     /// An address in one network namespace.
-    NetworkNamespace,
+    Netns,
     /// A path in a file system that both ends see.
     Path,
     /// A descriptor that one end inherits from the other or from a common parent, or receives over a UNIX socket.
@@ -32,7 +32,7 @@ impl Meeting {
         Meeting::Network,
         Meeting::Kernel,
         Meeting::UnixName,
-        Meeting::NetworkNamespace,
+        Meeting::Netns,
         Meeting::Path,
         Meeting::Descriptor,
         Meeting::DevShm,
@@ -46,7 +46,7 @@ impl Meeting {
             Meeting::Network => "network",
             Meeting::Kernel => "kernel",
             Meeting::UnixName => "unix-name",
-            Meeting::NetworkNamespace => "network-namespace",
+            Meeting::Netns => "netns",
             Meeting::Path => "path",
             Meeting::Descriptor => "descriptor",
             Meeting::DevShm => "dev-shm",
@@ -63,7 +63,7 @@ impl Meeting {
             Meeting::UnixName => {
                 "the name of a UNIX socket: a path that both ends see, or an abstract name in one network namespace"
             }
-            Meeting::NetworkNamespace => "an address in one network namespace",
+            Meeting::Netns => "an address in one network namespace",
             Meeting::Path => "a path that both ends see",
             Meeting::Descriptor => {
                 "a descriptor, inherited from one parent or passed over a UNIX socket"

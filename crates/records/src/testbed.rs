@@ -108,7 +108,7 @@ impl Share {
         match way {
             Meeting::Network | Meeting::Kernel => true,
             Meeting::UnixName | Meeting::Descriptor => have(Share::Volume) || have(Share::Network),
-            Meeting::NetworkNamespace => have(Share::Network),
+            Meeting::Netns => have(Share::Network),
             Meeting::Path => have(Share::Volume),
             Meeting::DevShm => have(Share::Shm),
             Meeting::Ipc => have(Share::Ipc),
@@ -397,7 +397,7 @@ mod tests {
                 Meeting::Network,
                 Meeting::Kernel,
                 Meeting::UnixName,
-                Meeting::NetworkNamespace,
+                Meeting::Netns,
                 Meeting::Descriptor,
                 Meeting::Ipc
             ]

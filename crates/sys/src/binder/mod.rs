@@ -18,13 +18,13 @@ use crate::OsError;
 use crate::error::last_errno;
 
 mod devices;
-mod manager;
+mod introductions;
 mod wire;
 
 use wire::{command, returned};
 
 pub use devices::{FIXED_DEVICE, add_device, file_system, fixed_devices};
-pub use manager::{Role, start_manager};
+pub use introductions::{Role, start_manager};
 
 /// The largest memory in bytes that a port can receive into. One-way messages can fill half of it.
 pub const LARGEST_MEMORY: usize = 4 << 20;
