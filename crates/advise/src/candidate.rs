@@ -122,7 +122,7 @@ pub fn field(
             field.ruled_out.push(RuledOut::new(label.clone(), objection, basis));
         };
         if let Some(objection) = cannot_meet(question, entry) {
-            out(objection, "what its ends need to meet (`crossway list`)");
+            out(objection, "what its ends need to meet (`crossway list NAME`)");
             continue;
         }
         if let Some((_, Probe::Missing(obstacle))) =

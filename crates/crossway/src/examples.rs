@@ -14,7 +14,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "crossway rerun out/RUN:basic/pipe/ping-pong/64/block/other-core",
         ],
     ),
-    ("list", &["crossway list", "crossway list --ready --json"]),
+    ("list", &["crossway list", "crossway list tcp shm-futex", "crossway list --ready --json"]),
     ("doctor", &["crossway doctor", "crossway doctor --missing"]),
     ("contender list", &["crossway contender list", "crossway contender list --json"]),
     ("contender build", &["crossway contender build", "crossway contender build zeromq-ipc"]),

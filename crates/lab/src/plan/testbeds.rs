@@ -204,7 +204,7 @@ pub enum HostsError {
     NoTestbed(String),
     /// No mechanism of the plan works between hosts.
     #[error(
-        "the plan '{0}' has no mechanism that works between hosts; `crossway list` marks those that do with 'hosts'"
+        "the plan '{0}' has no mechanism that works between hosts; add one to a copy of the plan, such as tcp, udp or tipc-node-stream"
     )]
     NothingCrosses(String),
 }
