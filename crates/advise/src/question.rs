@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 use parts::{Wishes, float, goals, sizes, wishes, word};
 use toml::Table;
 
+pub use crossway_records::percentile::Percentile;
 pub(super) use values::goal;
-pub use values::{Goals, Objective, Pattern, Percentile, Share, Site};
+pub use values::{Goals, Objective, Pattern, Share, Site};
 
 use super::property::{Property, Wish};
 use crossway_lab::plan::{At, PlacementAxis, PlanError, load, placement, share, size_bytes};

@@ -95,6 +95,7 @@ pub struct TrialLatency {
     p90: u64,
     p99: Option<u64>,
     p999: Option<u64>,
+    p9999: Option<u64>,
     max: u64,
 }
 
@@ -255,6 +256,7 @@ impl Trial {
                     p90: l.p90,
                     p99: l.p99,
                     p999: l.p999,
+                    p9999: l.p9999,
                     max: l.max,
                 })
                 .collect(),
@@ -367,6 +369,7 @@ impl Trial {
         self.latency_ns.iter().any(|l| match percentile {
             Percentile::P99 => l.p99.is_none(),
             Percentile::P999 => l.p999.is_none(),
+            Percentile::P9999 => l.p9999.is_none(),
             Percentile::P50 | Percentile::P90 | Percentile::Max => false,
         })
     }
@@ -461,6 +464,7 @@ impl TrialLatency {
             Percentile::P90 => self.p90,
             Percentile::P99 => self.p99.unwrap_or(self.max),
             Percentile::P999 => self.p999.unwrap_or(self.max),
+            Percentile::P9999 => self.p9999.unwrap_or(self.max),
             Percentile::Max => self.max,
         };
         ns as f64

@@ -7,23 +7,18 @@ use serde::Serialize;
 use crate::cases;
 use crate::inputs::Workload;
 pub use crate::inputs::{GoalFigure, Goals};
-use crate::record::{Latency, Record};
+use crate::percentile::Percentile;
+use crate::record::Record;
 use crate::stats::{self, TRIALS_AT_LEAST};
 
 impl GoalFigure {
     /// The figure of one trial, in the goal's unit; `None` if the trial does not have it.
     pub fn of(self, record: &Record) -> Option<f64> {
-        let latency = |get: fn(&Latency) -> Option<u64>| {
-            let span = record.inputs.workload.facts().measure.span()?;
-            Some(get(cases::latency(record, span)?)? as f64 / 1e3)
-        };
         match self {
-            GoalFigure::P50Us => latency(|l| Some(l.p50)),
-            GoalFigure::P90Us => latency(|l| Some(l.p90)),
-            GoalFigure::P99Us => latency(|l| l.p99),
-            GoalFigure::P999Us => latency(|l| l.p999),
-            GoalFigure::P9999Us => latency(|l| l.p9999),
-            GoalFigure::MaxUs => latency(|l| Some(l.max)),
+            GoalFigure::Latency(percentile) => {
+                let span = record.inputs.workload.facts().measure.span()?;
+                Some(percentile.of(cases::latency(record, span)?)? as f64 / 1e3)
+            }
             GoalFigure::MsgsPerS => record.throughput.map(|t| t.msgs_per_s),
             GoalFigure::BytesPerS => record.throughput.map(|t| t.bytes_per_s),
             GoalFigure::CpuUsPerMsg => record.cost.map(|c| c.cpu_ns_per_msg / 1e3),
@@ -34,21 +29,14 @@ impl GoalFigure {
     pub fn exists_for(self, workload: &Workload) -> bool {
         match self {
             GoalFigure::MsgsPerS | GoalFigure::BytesPerS | GoalFigure::CpuUsPerMsg => true,
-            GoalFigure::P50Us
-            | GoalFigure::P90Us
-            | GoalFigure::P99Us
-            | GoalFigure::P999Us
-            | GoalFigure::P9999Us
-            | GoalFigure::MaxUs => workload.facts().measure.span().is_some(),
+            GoalFigure::Latency(_) => workload.facts().measure.span().is_some(),
         }
     }
 
     /// How many samples a trial needs to have this figure.
     pub fn samples_needed(self) -> u64 {
         match self {
-            GoalFigure::P99Us => 1_000,
-            GoalFigure::P999Us => 10_000,
-            GoalFigure::P9999Us => 100_000,
+            GoalFigure::Latency(percentile) => percentile.samples_needed(),
             _ => 1,
         }
     }
@@ -77,7 +65,7 @@ pub struct GoalCall {
     pub figure: GoalFigure,
     /// The bound, in the figure's unit.
     pub bound: f64,
-    /// Median over the trials that count or, for [`GoalFigure::MaxUs`], their maximum; null if no trial has the figure.
+    /// Median over the trials that count or, for [`GoalFigure::Latency(Percentile::Max)`], their maximum; null if no trial has the figure.
     pub value: Option<f64>,
     /// Interval of the median; null with fewer than five trials, and for a maximum.
     pub interval: Option<(f64, f64)>,
@@ -127,7 +115,11 @@ pub fn of_maximum(largest: f64, good_trials: usize, bound: f64) -> GoalVerdict {
 fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
     let good: Vec<&Record> = trials.iter().copied().filter(|r| cases::counts(r)).collect();
     let values: Vec<f64> = good.iter().filter_map(|r| figure.of(r)).collect();
-    let worst = values.iter().copied().reduce(f64::max).filter(|_| figure == GoalFigure::MaxUs);
+    let worst = values
+        .iter()
+        .copied()
+        .reduce(f64::max)
+        .filter(|_| figure == GoalFigure::Latency(Percentile::Max));
     // In the same time, a slow trial has fewer samples: those with enough are the fast ones.
     let lacks_slow = figure.samples_needed() > 1 && stats::too_many_lack(values.len(), good.len());
     let interval = (values.len() >= TRIALS_AT_LEAST && worst.is_none())
@@ -243,7 +235,8 @@ mod tests {
         let judged = |lacking: usize, bound| {
             let mut records = samples::trials("pipe", 64, &[10_000; 13], 1000.0);
             for (i, record) in records.iter_mut().enumerate() {
-                record.inputs.require = Goals([(GoalFigure::P99Us, bound)].into());
+                record.inputs.require =
+                    Goals([(GoalFigure::Latency(Percentile::P99), bound)].into());
                 record.latency_ns[0].p99 = (i >= lacking).then_some(80_000);
             }
             let call = judge(&records).remove(0);
@@ -263,7 +256,11 @@ mod tests {
     fn the_whole_interval_decides() {
         use GoalVerdict::{Met, Missed, Undecided};
         for (bound, wanted) in [(14.0, Met), (13.9, Undecided), (10.0, Undecided), (9.9, Missed)] {
-            assert_eq!(verdict(&FIVE, GoalFigure::P50Us, bound), wanted, "{bound}");
+            assert_eq!(
+                verdict(&FIVE, GoalFigure::Latency(Percentile::P50), bound),
+                wanted,
+                "{bound}"
+            );
         }
         // The samples' rates are the reciprocals of their round trips: 71,429 to 100,000 a second.
         for (bound, wanted) in [(71_000.0, Met), (90_000.0, Undecided), (101_000.0, Missed)] {
@@ -276,12 +273,18 @@ mod tests {
     #[test]
     fn one_trial_above_misses_the_largest_and_fewer_than_five_decide_nothing_else() {
         // The largest of the samples is ten times their median.
-        assert_eq!(verdict(&FIVE, GoalFigure::MaxUs, 140.0), GoalVerdict::Met);
-        assert_eq!(verdict(&FIVE, GoalFigure::MaxUs, 139.0), GoalVerdict::Missed);
-        assert_eq!(verdict(&FIVE[..1], GoalFigure::MaxUs, 99.0), GoalVerdict::Missed);
-        let call = &judged(&FIVE[..4], &[(GoalFigure::MaxUs, 1e6)])[0];
+        assert_eq!(verdict(&FIVE, GoalFigure::Latency(Percentile::Max), 140.0), GoalVerdict::Met);
+        assert_eq!(
+            verdict(&FIVE, GoalFigure::Latency(Percentile::Max), 139.0),
+            GoalVerdict::Missed
+        );
+        assert_eq!(
+            verdict(&FIVE[..1], GoalFigure::Latency(Percentile::Max), 99.0),
+            GoalVerdict::Missed
+        );
+        let call = &judged(&FIVE[..4], &[(GoalFigure::Latency(Percentile::Max), 1e6)])[0];
         assert_eq!((call.verdict, call.trials), (GoalVerdict::Undecided, 4));
-        let call = &judged(&FIVE[..4], &[(GoalFigure::P50Us, 1e6)])[0];
+        let call = &judged(&FIVE[..4], &[(GoalFigure::Latency(Percentile::P50), 1e6)])[0];
         assert_eq!((call.verdict, call.interval), (GoalVerdict::Undecided, None));
         assert!(
             call.reason.as_ref().unwrap().contains("only 4 of the 5 required good trials"),
@@ -291,12 +294,12 @@ mod tests {
 
     #[test]
     fn what_no_trial_has_is_undecided_and_says_what_to_do() {
-        let call = &judged(&FIVE, &[(GoalFigure::P999Us, 100.0)])[0];
+        let call = &judged(&FIVE, &[(GoalFigure::Latency(Percentile::P999), 100.0)])[0];
         assert_eq!((call.verdict, call.value), (GoalVerdict::Undecided, None));
         let reason = call.reason.as_ref().unwrap();
         assert!(reason.contains("each needs 10000; raise measure_ms"), "{reason}");
         let mut skipped = samples::ping_pong("pipe", 64, 0, 1, 1.0);
-        skipped.inputs.require = Goals([(GoalFigure::P50Us, 1.0)].into());
+        skipped.inputs.require = Goals([(GoalFigure::Latency(Percentile::P50), 1.0)].into());
         (skipped.status, skipped.reason) = (Status::Skipped, Some("no pipes here".to_owned()));
         let call = &judge(&[skipped])[0];
         assert_eq!(call.reason.as_deref(), Some("no good trial (no pipes here)"));
@@ -307,7 +310,7 @@ mod tests {
         let mut records = samples::trials("pipe", 64, &FIVE, 1000.0);
         for record in &mut records {
             record.inputs.workload = Workload::Pairs { pairs: 2 };
-            record.inputs.require = Goals([(GoalFigure::P99Us, 100.0)].into());
+            record.inputs.require = Goals([(GoalFigure::Latency(Percentile::P99), 100.0)].into());
             record.latency_ns.clear();
         }
         let reason = judge(&records)[0].reason.clone().unwrap();
@@ -326,7 +329,7 @@ mod tests {
         for status in [Status::Degraded, Status::Failed] {
             let mut records = samples::trials("pipe", 64, &FIVE, 1000.0);
             for record in &mut records {
-                record.inputs.require = Goals([(GoalFigure::P50Us, 1e6)].into());
+                record.inputs.require = Goals([(GoalFigure::Latency(Percentile::P50), 1e6)].into());
                 (record.status, record.reason) = (status, Some("half the rate".to_owned()));
             }
             let call = &judge(&records)[0];
@@ -351,13 +354,19 @@ mod tests {
         };
         let (some, most) = ([1.0, 1.0, 1.0, 0.5, 0.5], [1.0, 1.0, 0.5, 0.5, 0.5]);
         // The trials at the rate take 1 us, with a maximum of 10 us.
-        assert_eq!(judged(&some, 90, GoalFigure::MaxUs, 50.0), (GoalVerdict::Missed, None));
-        assert_eq!(judged(&some, 90, GoalFigure::P50Us, 99.0), (GoalVerdict::Met, None));
-        let (verdict, reason) = judged(&some, 90, GoalFigure::P50Us, 50.0);
+        assert_eq!(
+            judged(&some, 90, GoalFigure::Latency(Percentile::Max), 50.0),
+            (GoalVerdict::Missed, None)
+        );
+        assert_eq!(
+            judged(&some, 90, GoalFigure::Latency(Percentile::P50), 99.0),
+            (GoalVerdict::Met, None)
+        );
+        let (verdict, reason) = judged(&some, 90, GoalFigure::Latency(Percentile::P50), 50.0);
         assert_eq!(verdict, GoalVerdict::Undecided, "{reason:?}");
-        let few = judged(&most[1..], 2, GoalFigure::P50Us, 50.0).0;
+        let few = judged(&most[1..], 2, GoalFigure::Latency(Percentile::P50), 50.0).0;
         assert_eq!(few, GoalVerdict::Missed, "three of four");
-        let (verdict, reason) = judged(&most, 2, GoalFigure::P50Us, 50.0);
+        let (verdict, reason) = judged(&most, 2, GoalFigure::Latency(Percentile::P50), 50.0);
         assert_eq!(verdict, GoalVerdict::Missed);
         assert_eq!(reason.as_deref(), Some("3 of 5 trials did not achieve the rate"));
     }
@@ -368,7 +377,7 @@ mod tests {
             let written = serde_json::to_string(&figure).unwrap();
             assert_eq!(written, format!("\"{}\"", figure.key()));
         }
-        let goals = Goals([(GoalFigure::P999Us, 100.0)].into());
+        let goals = Goals([(GoalFigure::Latency(Percentile::P999), 100.0)].into());
         let text = serde_json::to_string(&goals).unwrap();
         assert_eq!(text, r#"{"p999_us":100.0}"#);
         assert_eq!(serde_json::from_str::<Goals>(&text).unwrap(), goals);

@@ -17,15 +17,13 @@ use hdrhistogram::serialization::interval_log::{
 };
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer, V2Serializer};
 
+use crate::percentile::SAMPLES_BEYOND;
 use crate::record::{Latency, Span};
 
 pub use archive::{ARCHIVE, Archive, pack};
 
 const LONGEST_NS: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;
-
-/// A percentile from the 99th up is reported only if at least this many samples lie beyond it.
-const SAMPLES_BEYOND: f64 = 10.0;
 
 /// Creates an empty histogram.
 pub fn empty() -> Histogram<u64> {

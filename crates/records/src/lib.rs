@@ -15,6 +15,7 @@ pub mod goals;
 pub mod histogram;
 pub mod inputs;
 pub mod limits;
+pub mod percentile;
 pub mod rank;
 pub mod record;
 pub mod records_io;

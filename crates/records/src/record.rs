@@ -84,8 +84,9 @@ pub struct Throughput {
     pub sender_wall_ns: Option<u64>,
 }
 
-/// Summary of a latency distribution. Percentiles without enough samples are null: p99 needs 1,000, p99.9 needs 10,000
-/// and p99.99 needs 100,000 (ten samples beyond the percentile).
+/// Summary of a latency distribution. Percentiles without enough samples ([`Percentile::samples_needed`]) are null.
+///
+/// [`Percentile::samples_needed`]: crate::percentile::Percentile::samples_needed
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// The interval that was measured.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crossway_records::histogram::{Archive, read_log, tag};
+use crossway_records::percentile::SAMPLES_BEYOND;
 use crossway_records::record::Span;
 use hdrhistogram::Histogram;
 use hdrhistogram::iterators::IterationValue;
@@ -10,8 +11,6 @@ use hdrhistogram::iterators::IterationValue;
 /// Maximum number of histogram files that are read for a report. If a run has more, the percentiles in its records are
 /// drawn instead, so that the report does not have to wait for the disk.
 const FILES_MAX: usize = 3000;
-/// Number of samples that must lie beyond a percentile for it to be drawn.
-const SAMPLES_BEYOND: f64 = 10.0;
 /// Tolerance for the rounding of sums of shares.
 const ROUNDING: f64 = 1e-9;
 /// Number of points on a curve for each factor of ten in the share of samples beyond them, for example between the 90th

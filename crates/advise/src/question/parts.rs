@@ -89,11 +89,12 @@ fn put_together(shares: &mut Vec<Share>) {
 
 pub(super) fn goals(at: &At<'_>, value: &Value) -> Result<Goals, PlanError> {
     let table = at.table(value)?;
-    let mut allowed: Vec<&str> = Percentile::ALL.iter().map(|(key, _)| *key).collect();
+    let mut allowed = Percentile::ALL.map(Percentile::key).to_vec();
     allowed.extend(["cpu_percent", "memory_bytes"]);
     at.only(table, &allowed)?;
     let mut goals = Goals::default();
-    for (key, percentile) in Percentile::ALL {
+    for percentile in Percentile::ALL {
+        let key = percentile.key();
         if let Some(value) = table.get(key) {
             goals.latency_us.push((percentile, float(&at.key(key), value, 0.001, 1e9)?));
         }

@@ -1,6 +1,6 @@
 //! The values of a question's keys: pattern, site, objective, goals and sizes.
 
-use crossway_records::inputs::GoalFigure;
+use crossway_records::percentile::Percentile;
 
 /// The communication pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,52 +78,6 @@ impl Objective {
     /// The objective's name in questions.
     pub fn word(self) -> &'static str {
         Self::ALL.iter().find(|(_, o)| *o == self).map_or("", |(word, _)| word)
-    }
-}
-
-/// A percentile of a latency distribution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Percentile {
-    /// The median.
-    P50,
-    /// The 90th percentile.
-    P90,
-    /// The 99th percentile.
-    P99,
-    /// The 99.9th percentile.
-    P999,
-    /// The maximum.
-    Max,
-}
-
-impl Percentile {
-    pub(super) const ALL: [(&'static str, Percentile); 5] = [
-        ("p50_us", Percentile::P50),
-        ("p90_us", Percentile::P90),
-        ("p99_us", Percentile::P99),
-        ("p999_us", Percentile::P999),
-        ("max_us", Percentile::Max),
-    ];
-
-    /// The percentile's name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Percentile::P50 => "p50",
-            Percentile::P90 => "p90",
-            Percentile::P99 => "p99",
-            Percentile::P999 => "p99.9",
-            Percentile::Max => "max",
-        }
-    }
-
-    /// How many samples a trial needs for this percentile.
-    pub(crate) fn samples_needed(self) -> u64 {
-        match self {
-            Percentile::P99 => GoalFigure::P99Us.samples_needed(),
-            Percentile::P999 => GoalFigure::P999Us.samples_needed(),
-            Percentile::P50 | Percentile::P90 | Percentile::Max => 1,
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crossway_lab::doctor::{self, CheckKind};
+use crossway_lab::doctor::{self, CheckKind, Item};
 
 use super::Run;
 use crate::table::Grid;
@@ -41,26 +41,50 @@ impl Run for Doctor {
                 continue;
             }
             println!("{}", ui.paint("1", heading));
-            let mut grid = Grid::of_text(["", "", ""]);
-            for item in of_kind {
-                let state = if item.ready { "ready" } else { "missing" };
-                let detail = match (&item.version, &item.why, &item.remedy) {
-                    (Some(version), ..) => version.clone(),
-                    (_, Some(why), Some(remedy)) => format!("{why}\n-> {remedy}"),
-                    _ => String::new(),
-                };
-                grid.row([item.name.clone(), state.to_owned(), detail]);
+            let (in_brief, in_rows): (Vec<_>, Vec<_>) =
+                of_kind.into_iter().partition(|item| item.ready && is_one_of_many(kind));
+            if !in_brief.is_empty() {
+                let names: Vec<_> = in_brief.iter().map(|item| item.name.as_str()).collect();
+                ui.print_wrapped(1, &format!("ready: {}", names.join(", ")));
             }
-            println!("{}\n", grid.text(ui));
+            if !in_rows.is_empty() {
+                println!("{}", rows(&in_rows).text(ui));
+            }
+            println!();
         }
         let missing = items.iter().filter(|item| !item.ready).count();
         if missing == 0 {
             println!("{}", ui.paint("32", "Everything is ready."));
         } else {
-            println!(
+            let text = format!(
                 "Missing: {missing} of {all}. Cases that need what is missing are skipped, and the report says why."
             );
+            ui.print_wrapped(0, &text);
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Whether the ready ones of this kind are only named, because there are many and their versions say little.
+fn is_one_of_many(kind: CheckKind) -> bool {
+    matches!(kind, CheckKind::Mechanism | CheckKind::Contender)
+}
+
+/// A row for each item; a reason that was given before is not repeated.
+fn rows(items: &[&Item]) -> Grid {
+    let mut grid = Grid::of_text(["", "", ""]);
+    for (at, item) in items.iter().enumerate() {
+        let state = if item.ready { "ready" } else { "missing" };
+        let same = |before: &&&Item| (&before.why, &before.remedy) == (&item.why, &item.remedy);
+        let detail = match (&item.version, &item.why, &item.remedy) {
+            (Some(version), ..) => version.clone(),
+            (_, Some(why), Some(remedy)) => match items[..at].iter().find(same) {
+                Some(before) => format!("as {}", before.name),
+                None => format!("{why}\n-> {remedy}"),
+            },
+            _ => String::new(),
+        };
+        grid.row([item.name.clone(), state.to_owned(), detail]);
+    }
+    grid
 }

@@ -4,23 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::percentile::Percentile;
+
 /// A figure that a goal bounds. A latency is that of a round trip, of a paced message from its intended time to its
 /// receipt, or of one exchange. The bound is a minimum for the two rates and a maximum for all other figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(try_from = "String", into = "&'static str")]
 pub enum GoalFigure {
-    /// Median latency of a trial, microseconds.
-    P50Us,
-    /// 90th percentile of the latency of a trial, microseconds.
-    P90Us,
-    /// 99th percentile of the latency of a trial, microseconds.
-    P99Us,
-    /// 99.9th percentile of the latency of a trial, microseconds.
-    P999Us,
-    /// 99.99th percentile of the latency of a trial, microseconds.
-    P9999Us,
-    /// Largest latency in any trial, microseconds.
-    MaxUs,
+    /// A percentile of the latency of a trial, microseconds; of the maximum, the largest of all trials counts.
+    Latency(Percentile),
     /// Number of messages received per second.
     MsgsPerS,
     /// Number of payload bytes received per second.
@@ -32,12 +24,12 @@ pub enum GoalFigure {
 impl GoalFigure {
     /// All figures, in display order.
     pub const ALL: [GoalFigure; 9] = [
-        GoalFigure::P50Us,
-        GoalFigure::P90Us,
-        GoalFigure::P99Us,
-        GoalFigure::P999Us,
-        GoalFigure::P9999Us,
-        GoalFigure::MaxUs,
+        GoalFigure::Latency(Percentile::P50),
+        GoalFigure::Latency(Percentile::P90),
+        GoalFigure::Latency(Percentile::P99),
+        GoalFigure::Latency(Percentile::P999),
+        GoalFigure::Latency(Percentile::P9999),
+        GoalFigure::Latency(Percentile::Max),
         GoalFigure::MsgsPerS,
         GoalFigure::BytesPerS,
         GoalFigure::CpuUsPerMsg,
@@ -46,12 +38,7 @@ impl GoalFigure {
     /// The key in plans and records; the suffix is the unit.
     pub fn key(self) -> &'static str {
         match self {
-            GoalFigure::P50Us => "p50_us",
-            GoalFigure::P90Us => "p90_us",
-            GoalFigure::P99Us => "p99_us",
-            GoalFigure::P999Us => "p999_us",
-            GoalFigure::P9999Us => "p9999_us",
-            GoalFigure::MaxUs => "max_us",
+            GoalFigure::Latency(percentile) => percentile.key(),
             GoalFigure::MsgsPerS => "msgs_per_s",
             GoalFigure::BytesPerS => "bytes_per_s",
             GoalFigure::CpuUsPerMsg => "cpu_us_per_msg",
@@ -61,6 +48,24 @@ impl GoalFigure {
     /// Whether the bound is a maximum; otherwise it is a minimum.
     pub fn at_most(self) -> bool {
         !matches!(self, GoalFigure::MsgsPerS | GoalFigure::BytesPerS)
+    }
+}
+
+impl From<GoalFigure> for &'static str {
+    fn from(figure: GoalFigure) -> &'static str {
+        figure.key()
+    }
+}
+
+impl TryFrom<String> for GoalFigure {
+    type Error = String;
+
+    fn try_from(key: String) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|figure| figure.key() == key);
+        found.ok_or_else(|| {
+            let keys = Self::ALL.map(GoalFigure::key).join(", ");
+            format!("there is no figure '{key}' to bound; there are {keys}")
+        })
     }
 }
 

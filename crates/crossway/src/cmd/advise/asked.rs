@@ -57,6 +57,9 @@ pub(super) struct Asked {
     /// Goal: maximum 99.9th percentile of latency in microseconds
     #[arg(long, value_name = "US", value_parser = args::number)]
     p999_us: Option<f64>,
+    /// Goal: maximum 99.99th percentile of latency in microseconds
+    #[arg(long, value_name = "US", value_parser = args::number)]
+    p9999_us: Option<f64>,
     /// Goal: maximum latency in microseconds
     #[arg(long, value_name = "US", value_parser = args::number)]
     max_us: Option<f64>,
@@ -130,6 +133,7 @@ impl Asked {
             ("p90_us", self.p90_us),
             ("p99_us", self.p99_us),
             ("p999_us", self.p999_us),
+            ("p9999_us", self.p9999_us),
             ("max_us", self.max_us),
             ("cpu_percent", self.cpu_percent),
         ];
