@@ -1,6 +1,8 @@
 //! The part of a record that advice needs.
 
 mod buffers;
+#[cfg(test)]
+mod tests;
 
 use buffers::Buffers;
 use crossway_mech::{Access, Caps, Wait};
@@ -14,7 +16,7 @@ use crossway_records::compare::durations::Planned;
 use crossway_records::inputs::{Beside, Ends, Load, Measure, Placement, Workload};
 use crossway_records::limits::cores_moved;
 use crossway_records::record::{
-    HostMeters, Pacing, RATE_REACHED, Record, Span, Status, figure, one_or_several,
+    Cost, HostMeters, Latency, Pacing, Record, Span, Status, Throughput, one_or_several,
 };
 use crossway_records::records_io::Identity;
 use crossway_records::testbed::Testbed;
@@ -86,61 +88,10 @@ pub(super) fn survey_group(part: Option<SurveyPart>, wait: Wait, size_bytes: u64
     format!("{prefix}{}-{size_bytes}", wait_name(&wait))
 }
 
-/// Latency percentiles of one trial, nanoseconds.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct TrialLatency {
-    span: Span,
-    n: u64,
-    p50: u64,
-    p90: u64,
-    p99: Option<u64>,
-    p999: Option<u64>,
-    p9999: Option<u64>,
-    max: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-struct Rate {
-    wall_ns: u64,
-    #[serde(deserialize_with = "figure::one")]
-    msgs_per_s: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-struct Pace {
-    #[serde(deserialize_with = "figure::one")]
-    intended_bits_per_s: f64,
-    #[serde(deserialize_with = "figure::one")]
-    reached_bits_per_s: f64,
-}
-
-impl Pace {
-    fn of(pacing: Pacing) -> Pace {
-        Pace {
-            intended_bits_per_s: pacing.intended_bits_per_s,
-            reached_bits_per_s: pacing.reached_bits_per_s,
-        }
-    }
-
-    fn share(self) -> f64 {
-        self.reached_bits_per_s / self.intended_bits_per_s
-    }
-
-    fn missed(self) -> bool {
-        self.share() < RATE_REACHED
-    }
-}
-
 /// The pacing of a concurrent workload.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 struct PaceBeside {
-    pacing: Option<Pace>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-struct Cpu {
-    #[serde(deserialize_with = "figure::one")]
-    cpu_ns_per_msg: f64,
+    pacing: Option<Pacing>,
 }
 
 /// The part of a role's meters that advice uses.
@@ -193,10 +144,10 @@ pub struct Trial {
     pub status: Status,
     /// Why the status is not `ok`; `None` if it is.
     pub reason: Option<String>,
-    latency_ns: Vec<TrialLatency>,
-    throughput: Option<Rate>,
-    pacing: Option<Pace>,
-    cost: Option<Cpu>,
+    latency_ns: Vec<Latency>,
+    throughput: Option<Throughput>,
+    pacing: Option<Pacing>,
+    cost: Option<Cost>,
     #[serde(default)]
     facts: Buffers,
     counts: Option<Received>,
@@ -246,31 +197,12 @@ impl Trial {
             },
             status: record.status,
             reason: record.reason.clone(),
-            latency_ns: record
-                .latency_ns
-                .iter()
-                .map(|l| TrialLatency {
-                    span: l.span,
-                    n: l.n,
-                    p50: l.p50,
-                    p90: l.p90,
-                    p99: l.p99,
-                    p999: l.p999,
-                    p9999: l.p9999,
-                    max: l.max,
-                })
-                .collect(),
-            throughput: record
-                .throughput
-                .map(|t| Rate { wall_ns: t.wall_ns, msgs_per_s: t.msgs_per_s }),
-            pacing: record.pacing.map(Pace::of),
-            beside: record
-                .beside
-                .iter()
-                .map(|b| PaceBeside { pacing: b.pacing.map(Pace::of) })
-                .collect(),
+            latency_ns: record.latency_ns.clone(),
+            throughput: record.throughput,
+            pacing: record.pacing,
+            beside: record.beside.iter().map(|b| PaceBeside { pacing: b.pacing }).collect(),
             facts: Buffers::of(&record.facts),
-            cost: record.cost.map(|c| Cpu { cpu_ns_per_msg: c.cpu_ns_per_msg }),
+            cost: record.cost,
             counts: record.counts.map(|c| Received { received: c.received }),
             roles: record
                 .roles
@@ -302,8 +234,8 @@ impl Trial {
         let lines = cache_line_before_ns.zip(cache_line_after_ns);
         let stolen = self.throughput.and_then(|t| steal_share(&self.host_cpu, t.wall_ns));
         let circumstances = Circumstances {
-            missed_rate: self.pacing.is_some_and(Pace::missed),
-            beside_missed_rate: self.beside.iter().any(|b| b.pacing.is_some_and(Pace::missed)),
+            missed_rate: self.pacing.is_some_and(|p| p.missed()),
+            beside_missed_rate: self.beside.iter().any(|b| b.pacing.is_some_and(|p| p.missed())),
             cores_moved: lines.is_some_and(|(before, after)| cores_moved(before, after)),
             stolen: stolen.is_some(),
         };
@@ -339,7 +271,8 @@ impl Trial {
     /// exchange (the sum of the percentiles of its parts). If the trial has too few samples for the percentile, this is
     /// the maximum, which is never smaller than the percentile. `None` if the latency was not measured.
     pub fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
-        let of = |span| self.latency_ns.iter().find(|l| l.span == span).map(|l| l.at(percentile));
+        let at = |l: &Latency| percentile.of(l).unwrap_or(l.max) as f64;
+        let of = |span| self.latency_ns.iter().find(|l| l.span == span).map(at);
         let measure = self.inputs.workload.facts().measure;
         let latency = measure.span().and_then(of);
         match measure {
@@ -366,12 +299,7 @@ impl Trial {
 
     /// Whether the trial has too few samples for the percentile, so that its maximum is used instead.
     pub fn lacks(&self, percentile: Percentile) -> bool {
-        self.latency_ns.iter().any(|l| match percentile {
-            Percentile::P99 => l.p99.is_none(),
-            Percentile::P999 => l.p999.is_none(),
-            Percentile::P9999 => l.p9999.is_none(),
-            Percentile::P50 | Percentile::P90 | Percentile::Max => false,
-        })
+        self.latency_ns.iter().any(|l| percentile.of(l).is_none())
     }
 
     /// Nanoseconds per message at full speed; `None` if no message rate was measured.
@@ -395,7 +323,7 @@ impl Trial {
 
     /// Fraction of the offered rate that was achieved; `None` if no rate was offered.
     pub fn share_of_rate(&self) -> Option<f64> {
-        self.pacing.map(Pace::share)
+        self.pacing.map(|p| p.reached_share())
     }
 
     /// Maximum size of the buffers in bytes, both directions of all pairs of processes together, as reported by the
@@ -454,82 +382,5 @@ impl Trial {
     /// Whether the channel needs a process other than the two ends.
     pub fn has_server(&self) -> bool {
         !self.servers.is_empty()
-    }
-}
-
-impl TrialLatency {
-    fn at(&self, percentile: Percentile) -> f64 {
-        let ns = match percentile {
-            Percentile::P50 => self.p50,
-            Percentile::P90 => self.p90,
-            Percentile::P99 => self.p99.unwrap_or(self.max),
-            Percentile::P999 => self.p999.unwrap_or(self.max),
-            Percentile::P9999 => self.p9999.unwrap_or(self.max),
-            Percentile::Max => self.max,
-        };
-        ns as f64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crossway_records::cases::counts;
-    use crossway_records::record::{BesideFigures, Counts, Throughput};
-    use crossway_records::samples;
-
-    use super::*;
-
-    /// A late trial, or one that kept its rate, under these circumstances.
-    fn trial(status: Status, share: f64, [beside, moved, stolen]: [bool; 3]) -> Record {
-        let mut record = samples::paced(&[share]).remove(0);
-        record.status = status;
-        let wall_ns = record.throughput.as_ref().map_or(0, |t| t.wall_ns.max(1_000_000_000));
-        record.throughput = record.throughput.map(|t| Throughput { wall_ns, ..t });
-        record.beside = vec![BesideFigures {
-            mechanism: "pipe".to_owned(),
-            workload: Workload::PingPong,
-            size_bytes: 64,
-            counts: Counts::default(),
-            throughput: record.throughput.expect("a rate"),
-            latency_ns: Vec::new(),
-            pacing: beside.then(|| samples::pacing(1000.0, 0.5)),
-            roles: Vec::new(),
-        }];
-        if moved {
-            record.calibration.cache_line_before_ns = Some(100.0);
-            record.calibration.cache_line_after_ns = Some(400.0);
-        }
-        record.host_cpu = vec![HostMeters {
-            host: "local".to_owned(),
-            busy_ns: 0,
-            softirq_ns: 0,
-            irq_ns: 0,
-            steal_ns: if stolen { wall_ns / 10 } else { 0 },
-            cpus: 2,
-            span_ns: Some(wall_ns),
-        }];
-        record
-    }
-
-    #[test]
-    fn the_trials_that_count_are_those_that_count_everywhere() {
-        let mut seen = [0, 0];
-        for status in [Status::Ok, Status::Degraded, Status::Failed, Status::Skipped] {
-            for share in [1.0, 0.8] {
-                for bits in 0..8 {
-                    let circumstances = [bits & 1 > 0, bits & 2 > 0, bits & 4 > 0];
-                    let record = trial(status, share, circumstances);
-                    let expected = counts(&record);
-                    let told = format!("{status:?} {share} {circumstances:?}");
-                    assert_eq!(Trial::of(&record).counts(), expected, "{told}");
-                    let line = serde_json::to_vec(&record).expect("JSON");
-                    let read: Trial = serde_json::from_slice(&line).expect("a trial");
-                    assert_eq!(read.counts(), expected, "{told}, from a file");
-                    seen[usize::from(expected)] += 1;
-                }
-            }
-        }
-        // Every `ok` trial, and the one that only missed its rate.
-        assert_eq!(seen, [47, 17]);
     }
 }

@@ -164,9 +164,9 @@ fn introduced(device: &Path, bytes: usize, role: Role, channel: u32) -> Result<P
     Ok(port)
 }
 
-const REMEDY: &str = "use a kernel with CONFIG_ANDROID_BINDER_IPC, such as Debian's in a guest (crossway guest up k --kernel 6.12), and run as \
-                      root: modprobe binder_linux devices=crossway-binder0,crossway-binder1; mkdir -p /dev/binderfs; mount -t \
-                      binder binder /dev/binderfs (the mount fails, and is not needed, where the kernel has no binderfs)";
+const REMEDY: &str = "boot a guest that has it: crossway guest up k --kernel 6.12; or, on a kernel with CONFIG_ANDROID_BINDER_IPC, as root: \
+                      modprobe binder_linux devices=crossway-binder0,crossway-binder1, or, if it has binderfs, mkdir /dev/binderfs; mount \
+                      -t binder binder /dev/binderfs";
 
 impl Mechanism for Binder {
     const ID: &'static str = "binder";
