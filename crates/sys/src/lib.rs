@@ -8,6 +8,7 @@
 pub mod addresses;
 pub mod affinity;
 pub mod binder;
+mod blocking;
 pub mod boot;
 pub mod cache;
 pub mod clock;

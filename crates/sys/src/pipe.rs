@@ -9,6 +9,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::PipeFlags;
 
 use crate::OsError;
+use crate::blocking::Switched;
 
 /// The largest write that is atomic, in bytes, even with other writers (POSIX PIPE_BUF).
 pub const ATOMIC_BYTES: usize = rustix::pipe::PIPE_BUF;
@@ -19,47 +20,36 @@ pub const ATOMIC_BYTES: usize = rustix::pipe::PIPE_BUF;
 /// needs the other mode, so an end that always blocks makes no system calls other than read and write.
 #[derive(Debug)]
 pub struct PipeEnd {
-    fd: OwnedFd,
-    nonblocking: bool,
+    file: Switched,
 }
 
 impl PipeEnd {
     /// Takes ownership of an open end. The file description must belong to this process alone (the two ends of a
     /// pipe are separate descriptions), because its blocking mode is changed.
     pub fn new(fd: OwnedFd) -> Result<Self, OsError> {
-        let flags = rustix::fs::fcntl_getfl(&fd).map_err(|e| OsError::new("fcntl", "pipe", e))?;
-        Ok(PipeEnd { fd, nonblocking: flags.contains(OFlags::NONBLOCK) })
+        let file = Switched::new(fd).map_err(|e| OsError::new("fcntl", "pipe", e))?;
+        Ok(PipeEnd { file })
     }
 
     /// Makes the end non-blocking until a call asks for blocking, as io_uring requires for pipes
     /// ([`crate::uring::Ring::read`]).
     pub fn set_nonblocking(&mut self) -> Result<(), OsError> {
-        self.set_mode(true).map_err(|e| OsError::new("fcntl(F_SETFL)", "pipe", e))
-    }
-
-    #[inline]
-    fn set_mode(&mut self, nonblocking: bool) -> Result<(), Errno> {
-        if self.nonblocking != nonblocking {
-            let flags = if nonblocking { OFlags::NONBLOCK } else { OFlags::empty() };
-            rustix::fs::fcntl_setfl(&self.fd, flags)?;
-            self.nonblocking = nonblocking;
-        }
-        Ok(())
+        self.file.set(true).map_err(|e| OsError::new("fcntl(F_SETFL)", "pipe", e))
     }
 
     /// Writes part or all of `bytes`; EAGAIN only if `nonblocking`, EPIPE when there are no readers.
     #[inline]
     pub fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno> {
-        self.set_mode(nonblocking)?;
-        retry_on_intr(|| rustix::io::write(&self.fd, bytes))
+        self.file.set(nonblocking)?;
+        retry_on_intr(|| rustix::io::write(&self.file, bytes))
     }
 
     /// Reads available bytes, at most as many as `buf` holds; returns 0 when there are no writers. EAGAIN only if
     /// `nonblocking`.
     #[inline]
     pub fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
-        self.set_mode(nonblocking)?;
-        retry_on_intr(|| rustix::io::read(&self.fd, &mut *buf))
+        self.file.set(nonblocking)?;
+        retry_on_intr(|| rustix::io::read(&self.file, &mut *buf))
     }
 
     /// As [`PipeEnd::write`], from several buffers.
@@ -69,8 +59,8 @@ impl PipeEnd {
         parts: &[std::io::IoSlice<'_>],
         nonblocking: bool,
     ) -> Result<usize, Errno> {
-        self.set_mode(nonblocking)?;
-        retry_on_intr(|| rustix::io::writev(&self.fd, parts))
+        self.file.set(nonblocking)?;
+        retry_on_intr(|| rustix::io::writev(&self.file, parts))
     }
 
     /// As [`PipeEnd::read`], into several buffers.
@@ -80,8 +70,8 @@ impl PipeEnd {
         parts: &mut [std::io::IoSliceMut<'_>],
         nonblocking: bool,
     ) -> Result<usize, Errno> {
-        self.set_mode(nonblocking)?;
-        retry_on_intr(|| rustix::io::readv(&self.fd, parts))
+        self.file.set(nonblocking)?;
+        retry_on_intr(|| rustix::io::readv(&self.file, parts))
     }
 
     /// As [`PipeEnd::read`], but appends at most `most` bytes to a vector, within its capacity.
@@ -92,29 +82,29 @@ impl PipeEnd {
         most: usize,
         nonblocking: bool,
     ) -> Result<usize, Errno> {
-        self.set_mode(nonblocking)?;
+        self.file.set(nonblocking)?;
         crate::heap::append(buf, most, |room| {
-            retry_on_intr(|| rustix::io::read(&self.fd, &mut *room).map(|(got, _)| got.len()))
+            retry_on_intr(|| rustix::io::read(&self.file, &mut *room).map(|(got, _)| got.len()))
         })
     }
 
     /// The capacity in bytes (F_GETPIPE_SZ).
     pub fn capacity_bytes(&self) -> Result<usize, OsError> {
-        rustix::pipe::fcntl_getpipe_size(&self.fd)
+        rustix::pipe::fcntl_getpipe_size(&self.file)
             .map_err(|e| OsError::new("fcntl(F_GETPIPE_SZ)", "pipe", e))
     }
 
     /// Requests a capacity, which the kernel rounds up to a power of two of pages; returns the resulting capacity.
     /// EPERM: larger than /proc/sys/fs/pipe-max-size, without privilege.
     pub fn set_capacity_bytes(&self, bytes: usize) -> Result<usize, OsError> {
-        rustix::pipe::fcntl_setpipe_size(&self.fd, bytes)
+        rustix::pipe::fcntl_setpipe_size(&self.file, bytes)
             .map_err(|e| OsError::new("fcntl(F_SETPIPE_SZ)", format!("pipe to {bytes} bytes"), e))
     }
 }
 
 impl AsFd for PipeEnd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.file.as_fd()
     }
 }
 

@@ -6,7 +6,7 @@
 //! when the driver was loaded.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::thread::ThreadId;
 
@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::OsError;
+use crate::blocking::Switched;
 use crate::error::last_errno;
 
 mod devices;
@@ -64,8 +65,7 @@ impl Drop for Memory {
 pub struct Port {
     // Before the descriptor: the driver regards a port as open until both are gone.
     memory: Memory,
-    fd: OwnedFd,
-    nonblocking: bool,
+    file: Switched,
     /// The thread that has told the driver that it receives.
     receives: Option<ThreadId>,
     /// Commands for the next call.
@@ -105,11 +105,11 @@ impl Port {
                 0,
             )
         };
+        let file = Switched::new(fd).map_err(failed("fcntl"))?;
         let memory = Memory { start: start.map_err(failed("mmap"))?, bytes };
         Ok(Port {
             memory,
-            fd,
-            nonblocking: true,
+            file,
             receives: None,
             commands: Vec::with_capacity(256),
             events: VecDeque::new(),
@@ -126,7 +126,11 @@ impl Port {
         let nothing = 0_i32;
         // SAFETY: this request reads one 32-bit number.
         let done = unsafe {
-            libc::ioctl(self.fd.as_raw_fd(), wire::SET_CONTEXT_MANAGER as _, &raw const nothing)
+            libc::ioctl(
+                self.file.as_fd().as_raw_fd(),
+                wire::SET_CONTEXT_MANAGER as _,
+                &raw const nothing,
+            )
         };
         if done == -1 { Err(OsError::last("ioctl(BINDER_SET_CONTEXT_MGR)", "")) } else { Ok(()) }
     }
@@ -185,7 +189,7 @@ impl Port {
         // The driver answers in the same call, so the mode does not matter. The addresses are valid during the first call only, which
         // takes all commands, or fails.
         loop {
-            let outcome = self.exchange(true, self.nonblocking);
+            let outcome = self.exchange(true, self.file.is_nonblocking());
             if let Some(answer) = self.answer.take() {
                 return answer;
             }
@@ -246,21 +250,11 @@ impl Port {
         self.commands.extend_from_slice(argument);
     }
 
-    #[inline]
-    fn set_mode(&mut self, nonblocking: bool) -> Result<(), Errno> {
-        if self.nonblocking != nonblocking {
-            let flags = if nonblocking { OFlags::NONBLOCK } else { OFlags::empty() };
-            rustix::fs::fcntl_setfl(&self.fd, flags)?;
-            self.nonblocking = nonblocking;
-        }
-        Ok(())
-    }
-
     /// Passes the commands to the driver, and, if `reads`, takes what it returns.
     #[inline]
     fn exchange(&mut self, reads: bool, nonblocking: bool) -> Result<(), Errno> {
         if reads {
-            self.set_mode(nonblocking)?;
+            self.file.set(nonblocking)?;
         }
         let mut buffer = [0_u8; 256];
         let mut written = 0;
@@ -275,8 +269,9 @@ impl Port {
             };
             // SAFETY: the structure describes the commands, which live until the call returns, as does the data that a
             // transaction among them names (its slice is borrowed by `transact`), and a buffer that is ours to fill.
-            let done =
-                unsafe { libc::ioctl(self.fd.as_raw_fd(), wire::WRITE_READ as _, &raw mut call) };
+            let done = unsafe {
+                libc::ioctl(self.file.as_fd().as_raw_fd(), wire::WRITE_READ as _, &raw mut call)
+            };
             let errno = last_errno();
             written += call.write_consumed as usize;
             let read = buffer.get(..call.read_consumed as usize).unwrap_or_default();
@@ -348,7 +343,7 @@ impl Port {
 
 impl AsFd for Port {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.file.as_fd()
     }
 }
 
