@@ -3,7 +3,7 @@
 //! Each message costs one system call at each end (`mq_timedsend`, `mq_timedreceive`), with or without a deadline.
 //!
 //! A queue does not know which processes have it open, so after a peer's death the other end would sleep for ever. Each
-//! half therefore holds one end of a lifeline, and has a thread that sleeps on it ([`PeerWatch`]). When the peer ends,
+//! half therefore holds one end of a lifeline, and has a thread that sleeps on it (`PeerWatch`). When the peer ends,
 //! the thread of a receiver puts a note into the queue with a lower priority than any message, so that the note is
 //! received after everything that the peer has sent. The thread of a sender empties the queue, which nobody reads any
 //! more. Each of these two actions wakes an end that sleeps in the plain call.
