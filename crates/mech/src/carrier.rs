@@ -12,7 +12,8 @@ pub enum Family {
     SharedMemory,
     /// UNIX sockets: streams, datagrams and sequenced packets.
     Unix,
-    /// Pipes and FIFOs, whether bytes are copied to them or pages are put into them, and pseudoterminals.
+    /// Pipes and FIFOs, whether bytes are copied to them or pages are put into them, and
+    /// pseudoterminals.
     Pipe,
     /// IP sockets (TCP, UDP, MPTCP, SCTP, SMC), vsock and netlink.
     Network,

@@ -65,7 +65,8 @@ pub struct GoalCall {
     pub figure: GoalFigure,
     /// The bound, in the figure's unit.
     pub bound: f64,
-    /// Median over the trials that count or, for the largest latency, their maximum; null if no trial has the figure.
+    /// Median over the trials that count or, for the largest latency, their maximum; null if no
+    /// trial has the figure.
     pub value: Option<f64>,
     /// Interval of the median; null with fewer than five trials, and for a maximum.
     pub interval: Option<(f64, f64)>,

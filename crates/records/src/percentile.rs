@@ -60,7 +60,8 @@ impl Percentile {
         }
     }
 
-    /// How many samples a trial needs for this percentile, so that [`SAMPLES_BEYOND`] lie beyond it.
+    /// How many samples a trial needs for this percentile, so that [`SAMPLES_BEYOND`] lie beyond
+    /// it.
     pub fn samples_needed(self) -> u64 {
         match self {
             Percentile::P50 | Percentile::P90 | Percentile::Max => 1,

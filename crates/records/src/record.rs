@@ -84,7 +84,8 @@ pub struct Throughput {
     pub sender_wall_ns: Option<u64>,
 }
 
-/// Summary of a latency distribution. Percentiles without enough samples ([`Percentile::samples_needed`]) are null.
+/// Summary of a latency distribution. Percentiles without enough samples
+/// ([`Percentile::samples_needed`]) are null.
 ///
 /// [`Percentile::samples_needed`]: crate::percentile::Percentile::samples_needed
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

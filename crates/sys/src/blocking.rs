@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// An open file that belongs to this process alone. Its mode is changed only when a call needs the other one, so that calls of one kind make
-/// no further system call.
+/// An open file that belongs to this process alone. Its mode is changed only when a call needs the
+/// other one, so that calls of one kind make no further system call.
 #[derive(Debug)]
 pub(crate) struct Switched {
     fd: OwnedFd,

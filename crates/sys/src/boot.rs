@@ -65,7 +65,8 @@ pub fn leave_first_root(new: &Path) -> Result<(), OsError> {
     rustix::process::chdir("/").map_err(|e| failed("chdir", e))
 }
 
-/// Loads a kernel module from the content of its file, with parameters. Succeeds if it is already loaded.
+/// Loads a kernel module from the content of its file, with parameters. Succeeds if it is already
+/// loaded.
 ///
 /// # Errors
 /// The kernel refuses to load it.

@@ -7,8 +7,8 @@ use rustix::termios::{LocalModes, OptionalActions, OutputModes, tcgetattr, tcset
 
 use crate::OsError;
 
-/// Opens a pseudoterminal in raw mode, which becomes nobody's controlling terminal. Returns its master, from which what programs write
-/// is read, and its slave, the terminal of programs.
+/// Opens a pseudoterminal in raw mode, which becomes nobody's controlling terminal. Returns its
+/// master, from which what programs write is read, and its slave, the terminal of programs.
 ///
 /// # Errors
 /// There is no `/dev/ptmx`, or too many pseudoterminals are open (`ENOSPC`, kernel.pty.max).
@@ -25,7 +25,8 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd), OsError> {
     Ok((master, slave))
 }
 
-/// Whether the pseudoterminal of this end neither waits for whole lines nor changes what is written.
+/// Whether the pseudoterminal of this end neither waits for whole lines nor changes what is
+/// written.
 ///
 /// # Errors
 /// It is none.

@@ -28,8 +28,8 @@ const CANCELLATION: u64 = 2;
 /// How long the completion queue is polled between two reads of the clock.
 const CLOCK_EVERY: Duration = Duration::from_nanos(1600);
 
-/// How long the kernel may take to release the memory of rings that were closed, which it counts against the limit of locked memory
-/// until then.
+/// How long the kernel may take to release the memory of rings that were closed, which it counts
+/// against the limit of locked memory until then.
 const RELEASE: Duration = Duration::from_millis(100);
 
 /// How to wait for a completion.

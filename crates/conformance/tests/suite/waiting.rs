@@ -181,7 +181,8 @@ pub(crate) fn the_descriptor_to_wait_for_polls_correctly<M: Mechanism>() {
         };
         let len = fits::<M>(32);
         for _ in 0..3 {
-            // Binder wakes its receivers whenever their process starts another one, as other tests do; a look settles that.
+            // Binder wakes its receivers whenever their process starts another one, as other tests
+            // do; a look settles that.
             let mut looks = 0;
             while readable(&there, Some(Instant::now())) {
                 looks += 1;

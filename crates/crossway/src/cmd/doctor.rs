@@ -65,7 +65,8 @@ impl Run for Doctor {
     }
 }
 
-/// Whether the ready ones of this kind are only named, because there are many and their versions say little.
+/// Whether the ready ones of this kind are only named, because there are many and their versions
+/// say little.
 fn is_one_of_many(kind: CheckKind) -> bool {
     matches!(kind, CheckKind::Mechanism | CheckKind::Contender)
 }

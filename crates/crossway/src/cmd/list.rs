@@ -13,7 +13,8 @@ use crate::ui::Ui;
 
 /// List the mechanisms and contenders, and whether each works here; with names, what these can do
 ///
-/// Of a mechanism that is missing here or cannot be measured, such as kdbus, its name gives the reason and what helps.
+/// Of a mechanism that is missing here or cannot be measured, such as kdbus, its name gives the
+/// reason and what helps.
 #[derive(clap::Args)]
 pub(crate) struct List {
     /// Mechanisms and contenders to describe

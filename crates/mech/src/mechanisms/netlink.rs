@@ -1,7 +1,8 @@
-//! Netlink between programs: the sockets by which programs talk to the kernel, in the protocol that is left to programs.
+//! Netlink between programs: the sockets by which programs talk to the kernel, in the protocol that
+//! is left to programs.
 //!
-//! A sender sleeps while its receiver's buffer is full. It cannot poll for that, so one with a deadline sleeps in the call itself, which
-//! has a time limit (SO_SNDTIMEO).
+//! A sender sleeps while its receiver's buffer is full. It cannot poll for that, so one with a
+//! deadline sleeps in the call itself, which has a time limit (SO_SNDTIMEO).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -14,7 +15,8 @@ use crate::building_blocks::datagram::{Datagram, DatagramFamily, DatagramSocket}
 use crate::building_blocks::message_socket::MessageSink;
 use crate::{Carrier, Facts, Family, Offer, OpenError, Reliability, Spec, Transport};
 
-/// The mechanism `netlink`, netlink(7) with NETLINK_USERSOCK: one call and one copy per message at each end.
+/// The mechanism `netlink`, netlink(7) with NETLINK_USERSOCK: one call and one copy per message at
+/// each end.
 pub type Netlink = Datagram<NetlinkDatagrams>;
 
 /// The family of [`Netlink`].

@@ -1,7 +1,8 @@
-//! Pseudoterminals: two of them, one each way, with the sender at the slave, as a program at its terminal, and the receiver at the
-//! master, as a terminal emulator, `expect` or sshd.
+//! Pseudoterminals: two of them, one each way, with the sender at the slave, as a program at its
+//! terminal, and the receiver at the master, as a terminal emulator, `expect` or sshd.
 //!
-//! Both are in raw mode, in which the line discipline changes no bytes. An end that is closed shows as EIO at the other one.
+//! Both are in raw mode, in which the line discipline changes no bytes. An end that is closed shows
+//! as EIO at the other one.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -13,7 +14,8 @@ use crate::building_blocks::complete::{self, Complete};
 use crate::building_blocks::pipe_halves::pipe_caps;
 use crate::{Caps, Carrier, Facts, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 
-/// The mechanism `pty`, pty(7): one write(2) and one read(2) per message, if it fits the buffers of some kilobytes.
+/// The mechanism `pty`, pty(7): one write(2) and one read(2) per message, if it fits the buffers of
+/// some kilobytes.
 #[derive(Debug)]
 pub struct Pty;
 

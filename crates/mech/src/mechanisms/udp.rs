@@ -1,4 +1,5 @@
-//! UDP and UDP-Lite: on one host, messages arrive in order if the receiver has room, and are lost otherwise.
+//! UDP and UDP-Lite: on one host, messages arrive in order if the receiver has room, and are lost
+//! otherwise.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +14,8 @@ use crate::{Carrier, Facts, Family, Offer, OpenError, Reliability, Spec, Transpo
 /// The mechanism `udp`, udp(7): one call and one copy per message at each end. A full receiver drops messages silently.
 pub type Udp = Datagram<OverIp<WholeChecksum>>;
 
-/// The mechanism `udp-lite`, udplite(7): as [`Udp`], but the checksum covers only the header, so that damaged content arrives.
+/// The mechanism `udp-lite`, udplite(7): as [`Udp`], but the checksum covers only the header, so
+/// that damaged content arrives.
 pub type UdpLite = Datagram<OverIp<HeaderChecksum>>;
 
 /// The family of [`Udp`] and [`UdpLite`].

@@ -63,7 +63,8 @@ const MODULES: [&str; 10] =
     ["ipv6", "tipc", "hmac", "sctp", "veth", "vxlan", "bridge", "sch_tbf", "sch_netem", "tun"];
 /// Modules loaded in addition under QEMU: the network device, and protocols that Debian's user-mode Linux lacks.
 const MODULES_OF_QEMU: [&str; 3] = ["virtio_net", "vsock_loopback", "smc"];
-/// Number of Binder's devices in guests under QEMU, whose kernel may lack binderfs. A channel needs one while it is opened.
+/// Number of Binder's devices in guests under QEMU, whose kernel may lack binderfs. A channel needs
+/// one while it is opened.
 const BINDER_DEVICES: usize = 16;
 /// The variable with the kernel of guests for which none is named.
 const KERNEL_VARIABLE: &str = "CROSSWAY_GUEST_KERNEL";

@@ -11,7 +11,8 @@ use crate::percentile::Percentile;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum GoalFigure {
-    /// A percentile of the latency of a trial, microseconds; of the maximum, the largest of all trials counts.
+    /// A percentile of the latency of a trial, microseconds; of the maximum, the largest of all
+    /// trials counts.
     Latency(Percentile),
     /// Number of messages received per second.
     MsgsPerS,

@@ -29,15 +29,17 @@ fn mounted(text: &str) -> Option<PathBuf> {
 /// How the names of devices begin that are meant for [`fixed_devices`].
 pub const FIXED_DEVICE: &str = "crossway-binder";
 
-/// The devices of a kernel without binderfs that are ours to use: `/dev/crossway-binder0` and so on, made by
-/// `modprobe binder_linux devices=crossway-binder0,...`. Others belong to whoever has named them.
+/// The devices of a kernel without binderfs that are ours to use: `/dev/crossway-binder0` and so
+/// on, made by `modprobe binder_linux devices=crossway-binder0,...`. Others belong to whoever has
+/// named them.
 pub fn fixed_devices() -> Vec<PathBuf> {
     let entries = fs::read_dir("/dev").into_iter().flatten().flatten();
     let ours = |path: &PathBuf| path.as_os_str().to_string_lossy()[5..].starts_with(FIXED_DEVICE);
     entries.map(|entry| entry.path()).filter(ours).collect()
 }
 
-/// Creates the device `name` in the binderfs at `folder`, and returns its path. Remove it by unlinking it.
+/// Creates the device `name` in the binderfs at `folder`, and returns its path. Remove it by
+/// unlinking it.
 ///
 /// # Errors
 /// There is such a device (`EEXIST`), or this user may not create one (`EACCES`).

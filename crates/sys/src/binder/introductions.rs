@@ -1,7 +1,8 @@
-//! The context manager of a device: a small process that makes the four ports of a channel known to each other.
+//! The context manager of a device: a small process that makes the four ports of a channel known to
+//! each other.
 //!
-//! It must be a process of its own, because the driver refuses messages to a manager from its own process, and a channel may have
-//! both ends in one.
+//! It must be a process of its own, because the driver refuses messages to a manager from its own
+//! process, and a channel may have both ends in one.
 
 use std::io::Read;
 use std::os::fd::{AsRawFd, RawFd};
@@ -47,17 +48,19 @@ impl Role {
     }
 }
 
-/// Starts a process that is the context manager of `device`, and returns when it is. When all four ports of the channel have
-/// introduced themselves by their [`Role::code`], each has been sent a message with the channel's number as its code that
-/// contains its partner ([`Port::introduced`]), receivers before senders. Then the process ends, or when one of the ports ends before.
+/// Starts a process that is the context manager of `device`, and returns when it is. When all four
+/// ports of the channel have introduced themselves by their [`Role::code`], each has been sent a
+/// message with the channel's number as its code that contains its partner ([`Port::introduced`]),
+/// receivers before senders. Then the process ends, or when one of the ports ends before.
 ///
 /// # Errors
-/// The device has a manager (`EBUSY`), or had one of another user (`EPERM`); it cannot be opened; there can be no more processes.
+/// The device has a manager (`EBUSY`), or had one of another user (`EPERM`); it cannot be opened;
+/// there can be no more processes.
 pub fn start_manager(device: &Path, channel: u32) -> Result<(), OsError> {
     let (mut told, tells) =
         crate::pipe::pipe().map(|(read, write)| (std::fs::File::from(read), write))?;
-    // SAFETY: the child makes only calls that a child of a process with threads may make with the GNU C library, whose fork leaves
-    // the allocator usable, and ends by _exit.
+    // SAFETY: the child makes only calls that a child of a process with threads may make with the
+    // GNU C library, whose fork leaves the allocator usable, and ends by _exit.
     let child = unsafe { libc::fork() };
     match child {
         -1 => return Err(OsError::last("fork", "")),
@@ -83,7 +86,8 @@ pub fn start_manager(device: &Path, channel: u32) -> Result<(), OsError> {
 
 /// Serves in a child of this process, of which nobody has to hear when it ends.
 fn serve_in_grandchild(device: &Path, channel: u32, tells: RawFd) -> ! {
-    // SAFETY: plain system calls on numbers. The descriptors of the process must not stay open here: others wait for their end.
+    // SAFETY: plain system calls on numbers. The descriptors of the process must not stay open
+    // here: others wait for their end.
     unsafe {
         if libc::fork() != 0 {
             libc::_exit(0);

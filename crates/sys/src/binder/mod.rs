@@ -1,9 +1,11 @@
-//! Binder (`drivers/android/binder.c`): messages that the kernel copies straight into memory that the receiver maps.
+//! Binder (`drivers/android/binder.c`): messages that the kernel copies straight into memory that
+//! the receiver maps.
 //!
-//! A [`Port`] is an open device: it sends one-way transactions to handles, and receives into a memory that only the kernel
-//! writes. Handles of other ports come in messages. The first ones come from the device's *context manager*, which all
-//! reach by the handle 0 ([`start_manager`]). Devices are made in a binderfs; a kernel without one has those that were named
-//! when the driver was loaded.
+//! A [`Port`] is an open device: it sends one-way transactions to handles, and receives into a
+//! memory that only the kernel writes. Handles of other ports come in messages. The first ones come
+//! from the device's *context manager*, which all reach by the handle 0 ([`start_manager`]).
+//! Devices are made in a binderfs; a kernel without one has those that were named when the driver
+//! was loaded.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -35,7 +37,8 @@ pub const MANAGER: u32 = 0;
 /// Something that a port has received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A message with this code; [`Port::message`] is its content until the next call that receives.
+    /// A message with this code; [`Port::message`] is its content until the next call that
+    /// receives.
     Message(u32),
     /// The port behind this handle, which this one holds, was closed.
     Ended(u32),
@@ -78,7 +81,8 @@ pub struct Port {
 }
 
 impl Port {
-    /// Opens a device, with a memory of this size for what it receives; at most [`LARGEST_MEMORY`] bytes.
+    /// Opens a device, with a memory of this size for what it receives; at most [`LARGEST_MEMORY`]
+    /// bytes.
     ///
     /// # Errors
     /// There is no such device, this user may not open it, or it is no Binder device.
@@ -135,7 +139,8 @@ impl Port {
         if done == -1 { Err(OsError::last("ioctl(BINDER_SET_CONTEXT_MGR)", "")) } else { Ok(()) }
     }
 
-    /// Introduces this port to the context manager by a message with this code, whose content is an object of this port.
+    /// Introduces this port to the context manager by a message with this code, whose content is an
+    /// object of this port.
     ///
     /// # Errors
     /// `EPIPE`: there is no manager.
@@ -148,8 +153,8 @@ impl Port {
         self.transact(to, code, &wire::foreign_object(handle), &[0])
     }
 
-    /// The handle of the port that the message contains that was just received, which it holds from now on; `None` if it contains
-    /// none.
+    /// The handle of the port that the message contains that was just received, which it holds from
+    /// now on; `None` if it contains none.
     ///
     /// # Errors
     /// The driver refuses the handle.
@@ -173,8 +178,8 @@ impl Port {
     /// Sends a message to a handle, without waiting.
     ///
     /// # Errors
-    /// `EPIPE`: its port is closed. `ENOBUFS`: its memory is full, or the driver refuses the message for another reason, which it does
-    /// not tell.
+    /// `EPIPE`: its port is closed. `ENOBUFS`: its memory is full, or the driver refuses the
+    /// message for another reason, which it does not tell.
     #[inline]
     pub fn send(&mut self, to: u32, code: u32, message: &[u8]) -> Result<(), Errno> {
         self.transact(to, code, message, &[])
@@ -186,8 +191,8 @@ impl Port {
         let of_offsets = (offsets.as_ptr() as u64, size_of_val(offsets));
         self.command(command::TRANSACTION, &wire::transaction(to, code, of_data, of_offsets));
         self.answer = None;
-        // The driver answers in the same call, so the mode does not matter. The addresses are valid during the first call only, which
-        // takes all commands, or fails.
+        // The driver answers in the same call, so the mode does not matter. The addresses are valid
+        // during the first call only, which takes all commands, or fails.
         loop {
             let outcome = self.exchange(true, self.file.is_nonblocking());
             if let Some(answer) = self.answer.take() {
@@ -197,7 +202,8 @@ impl Port {
         }
     }
 
-    /// Gives the message that was received last back to the driver, which sends the next one only then.
+    /// Gives the message that was received last back to the driver, which sends the next one only
+    /// then.
     fn give_back(&mut self) {
         if let Some((offset, _)) = self.held.take() {
             let address = self.memory.start as u64 + offset as u64;
@@ -205,7 +211,8 @@ impl Port {
         }
     }
 
-    /// Gives the message that was received last back at once, so that the descriptor polls readable if there is another one.
+    /// Gives the message that was received last back at once, so that the descriptor polls readable
+    /// if there is another one.
     ///
     /// # Errors
     /// The call fails.
@@ -214,7 +221,8 @@ impl Port {
         if self.commands.is_empty() { Ok(()) } else { self.exchange(false, true) }
     }
 
-    /// Waits for the next event; with `nonblocking`, EAGAIN if there is none. Gives the message before back.
+    /// Waits for the next event; with `nonblocking`, EAGAIN if there is none. Gives the message
+    /// before back.
     ///
     /// # Errors
     /// `EAGAIN`, or the call fails.
@@ -238,8 +246,8 @@ impl Port {
     #[inline]
     pub fn message(&self) -> &[u8] {
         let Some((offset, bytes)) = self.held.filter(|(_, bytes)| *bytes > 0) else { return &[] };
-        // SAFETY: `note` has checked that the range lies within the memory. The kernel has put a message there, and does not
-        // touch it until it is given back, which needs `&mut self`.
+        // SAFETY: `note` has checked that the range lies within the memory. The kernel has put a
+        // message there, and does not touch it until it is given back, which needs `&mut self`.
         unsafe { std::slice::from_raw_parts(self.memory.start.cast::<u8>().add(offset), bytes) }
     }
 
@@ -267,8 +275,9 @@ impl Port {
                 read_consumed: 0,
                 read_buffer: buffer.as_mut_ptr() as u64,
             };
-            // SAFETY: the structure describes the commands, which live until the call returns, as does the data that a
-            // transaction among them names (its slice is borrowed by `transact`), and a buffer that is ours to fill.
+            // SAFETY: the structure describes the commands, which live until the call returns, as
+            // does the data that a transaction among them names (its slice is borrowed by
+            // `transact`), and a buffer that is ours to fill.
             let done = unsafe {
                 libc::ioctl(self.file.as_fd().as_raw_fd(), wire::WRITE_READ as _, &raw mut call)
             };

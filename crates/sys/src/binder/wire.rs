@@ -1,6 +1,8 @@
-//! The numbers and structures of the driver's interface (linux/android/binder.h, binderfs.h), protocol version 8.
+//! The numbers and structures of the driver's interface (linux/android/binder.h, binderfs.h),
+//! protocol version 8.
 
-/// Builds the number of an ioctl or command: direction, size in bytes of its argument, group, number.
+/// Builds the number of an ioctl or command: direction, size in bytes of its argument, group,
+/// number.
 const fn number(direction: u32, bytes: usize, group: u8, nr: u32) -> u32 {
     direction << 30 | (bytes as u32) << 16 | (group as u32) << 8 | nr
 }
@@ -69,7 +71,8 @@ pub(super) mod returned {
 
 /// Flag of a transaction that no reply follows.
 const ONE_WAY: u32 = 1;
-/// Types of objects in a transaction: one of the sender's own, and one of another process (`B_PACK_CHARS`).
+/// Types of objects in a transaction: one of the sender's own, and one of another process
+/// (`B_PACK_CHARS`).
 const OWN_OBJECT: u32 = u32::from_be_bytes([b's', b'b', b'*', 0x85]);
 const FOREIGN_OBJECT: u32 = u32::from_be_bytes([b's', b'h', b'*', 0x85]);
 /// Size in bytes of `struct flat_binder_object`.
@@ -102,8 +105,8 @@ pub(super) fn handle_in(object: &[u8]) -> Option<u32> {
     (object.len() >= OBJECT_BYTES && kind == FOREIGN_OBJECT).then_some(handle)
 }
 
-/// A one-way transaction to `handle`: `struct binder_transaction_data` with the addresses of the data and of the offsets of
-/// the objects in it.
+/// A one-way transaction to `handle`: `struct binder_transaction_data` with the addresses of the
+/// data and of the offsets of the objects in it.
 pub(super) fn transaction(
     handle: u32,
     code: u32,
@@ -122,7 +125,8 @@ pub(super) fn transaction(
     bytes
 }
 
-/// What a receiver needs of a `struct binder_transaction_data`: the code, and address and length of the data.
+/// What a receiver needs of a `struct binder_transaction_data`: the code, and address and length of
+/// the data.
 pub(super) fn received(bytes: &[u8; TRANSACTION_BYTES]) -> (u32, u64, u64) {
     let eight = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
     let code = u32::from_ne_bytes(std::array::from_fn(|i| bytes[16 + i]));

@@ -30,8 +30,8 @@ impl Identity {
 
 /// Parses the text of `/proc/PID/stat`; `ticks_per_s` is the unit of its times.
 pub fn parse_stat(text: &str, ticks_per_s: u64) -> Option<Identity> {
-    // The second field is the command in parentheses and may contain anything, so fields are counted after its last
-    // ')'.
+    // The second field is the command in parentheses and may contain anything, so fields are
+    // counted after its last ')'.
     let (open, close) = (text.find('(')?, text.rfind(')')?);
     let fields: Vec<&str> = text[close + 1..].split_ascii_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -76,7 +76,8 @@ pub struct SharedMapping {
     pub bytes: u64,
 }
 
-/// Parses the text of `/proc/PID/maps`. Several mappings of one object become one, with the sum of their lengths.
+/// Parses the text of `/proc/PID/maps`. Several mappings of one object become one, with the sum of
+/// their lengths.
 pub fn parse_maps(text: &str) -> Vec<SharedMapping> {
     let mut found: Vec<SharedMapping> = Vec::new();
     for line in text.lines() {

@@ -209,7 +209,8 @@ const SOL_UDPLITE: i32 = 136;
 const UDPLITE_SEND_CSCOV: i32 = 10;
 const UDPLITE_RECV_CSCOV: i32 = 11;
 
-/// Limits UDP-Lite's checksum to the first bytes of each message, at least 8, the header; a receiver accepts no smaller limit.
+/// Limits UDP-Lite's checksum to the first bytes of each message, at least 8, the header; a
+/// receiver accepts no smaller limit.
 ///
 /// # Errors
 /// It is no socket of UDP-Lite.

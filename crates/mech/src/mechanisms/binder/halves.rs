@@ -14,10 +14,11 @@ use crate::building_blocks::waiting::{Attempt, Patience, wait_for};
 use crate::contract::facts_of;
 use crate::{Deadline, Facts, RecvError, Rx, SendError, Spec, Tx, Wait};
 
-/// What is on its way at most, in bytes of the receiver's memory, half of which is for one-way transactions. The rest is for what the
-/// driver loses between messages of different sizes.
+/// What is on its way at most, in bytes of the receiver's memory, half of which is for one-way
+/// transactions. The rest is for what the driver loses between messages of different sizes.
 const WINDOW: usize = LARGEST_MEMORY / 8 * 3;
-/// What the driver counts for each message besides its content, at most, in bytes (`struct binder_buffer`).
+/// What the driver counts for each message besides its content, at most, in bytes (`struct
+/// binder_buffer`).
 const OVERHEAD: usize = 256;
 
 /// The memory that a message of `len` bytes takes.
@@ -25,7 +26,8 @@ const fn cost(len: usize) -> usize {
     len.next_multiple_of(8) + OVERHEAD
 }
 
-/// The window of a channel in bytes: what was asked for, within what fits, and at least three messages.
+/// The window of a channel in bytes: what was asked for, within what fits, and at least three
+/// messages.
 fn window(spec: &Spec) -> usize {
     let least = 3 * cost(spec.max_message);
     spec.capacity_bytes.unwrap_or(WINDOW).max(least).min(WINDOW)
@@ -131,7 +133,8 @@ pub struct BinderRx {
     window: usize,
     wait: Wait,
     peer_has_ended: bool,
-    /// Whether somebody polls the descriptor, which shows the next message only when the one before was given back.
+    /// Whether somebody polls the descriptor, which shows the next message only when the one before
+    /// was given back.
     is_polled: AtomicBool,
 }
 

@@ -1,13 +1,16 @@
-//! Binder: the kernel copies each message once, from the sender's memory into a memory that the receiver maps.
+//! Binder: the kernel copies each message once, from the sender's memory into a memory that the
+//! receiver maps.
 //!
-//! Each end has a port (an open device) for each direction. A small process, the device's context manager, makes them known to each
-//! other and ends; then each holds a handle of its partner, by which the driver also tells of its death. In a binderfs the
-//! device is made for the channel, and removed when the ends know each other. The devices of a kernel without binderfs are
-//! used in turn.
+//! Each end has a port (an open device) for each direction. A small process, the device's context
+//! manager, makes them known to each other and ends; then each holds a handle of its partner, by
+//! which the driver also tells of its death. In a binderfs the device is made for the channel, and
+//! removed when the ends know each other. The devices of a kernel without binderfs are used in
+//! turn.
 //!
-//! Messages are one-way transactions, which cost one call at each end. The driver does not make their sender wait: it refuses
-//! what the receiver's memory cannot hold. So the sender counts what is on its way, and the receiver reports, by a
-//! transaction the other way, what it has given back, once for each third of the window.
+//! Messages are one-way transactions, which cost one call at each end. The driver does not make
+//! their sender wait: it refuses what the receiver's memory cannot hold. So the sender counts what
+//! is on its way, and the receiver reports, by a transaction the other way, what it has given back,
+//! once for each third of the window.
 
 mod halves;
 
@@ -32,7 +35,8 @@ pub use halves::{BinderRx, BinderTx};
 #[derive(Debug)]
 pub struct Binder;
 
-/// The codes of a channel's transactions: a random number, with one of these kinds in the last two bits.
+/// The codes of a channel's transactions: a random number, with one of these kinds in the last two
+/// bits.
 #[derive(Clone, Copy, Debug)]
 struct Codes {
     /// From the context manager: the partner. This is the channel's number.
@@ -48,7 +52,8 @@ impl Codes {
     }
 }
 
-/// The largest message in bytes. A third of the window, so that the next message is sent while one is being read.
+/// The largest message in bytes. A third of the window, so that the next message is sent while one
+/// is being read.
 const LARGEST: usize = 512 << 10;
 /// Memory in bytes of a sender, for reports of room.
 const SMALL: usize = 64 << 10;
@@ -59,7 +64,8 @@ const RELEASE: Duration = Duration::from_secs(1);
 /// The listening side.
 #[derive(Debug)]
 pub struct BinderListener {
-    /// The ports that receive and send, with their partners' handles, until accept makes halves of them.
+    /// The ports that receive and send, with their partners' handles, until accept makes halves of
+    /// them.
     ports: Option<[(Port, Option<u32>); 2]>,
     codes: Codes,
     spec: Spec,
@@ -93,7 +99,8 @@ impl Listener for BinderListener {
     }
 }
 
-/// Waits until the context manager has told the partner of a port, and returns its handle; `None` if the time is over.
+/// Waits until the context manager has told the partner of a port, and returns its handle; `None`
+/// if the time is over.
 fn await_partner(port: &mut Port, codes: Codes, until: Deadline) -> Result<Option<u32>, OpenError> {
     let failed = |errno| OsError::new("ioctl", "binder", errno);
     loop {
@@ -121,7 +128,8 @@ fn await_partner(port: &mut Port, codes: Codes, until: Deadline) -> Result<Optio
     }
 }
 
-/// Gets a device and starts its context manager. Returns its path, and the lease on it if it is in a binderfs.
+/// Gets a device and starts its context manager. Returns its path, and the lease on it if it is in
+/// a binderfs.
 fn managed(channel: u32) -> Result<(PathBuf, Option<Lease>), OpenError> {
     if let Some(mount) = binder::file_system() {
         let name = lease::fresh_name("binder");

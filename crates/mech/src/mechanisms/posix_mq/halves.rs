@@ -29,7 +29,8 @@ pub struct MqRx {
     watch: PeerWatch,
     wait: Wait,
     max: usize,
-    /// Buffer for callers whose own buffer is smaller than the queue's largest message, which the kernel rejects.
+    /// Buffer for callers whose own buffer is smaller than the queue's largest message, which the
+    /// kernel rejects.
     bounce: Vec<u8>,
 }
 
@@ -65,7 +66,8 @@ impl MqTx {
             return Err(SendError::PeerClosed);
         }
         match send(&self.queue) {
-            // The peer may have ended meanwhile, after or before it took this message: the next send returns the error.
+            // The peer may have ended meanwhile, after or before it took this message: the next
+            // send returns the error.
             Ok(true) => Ok(()),
             Ok(false) if self.watch.peer_has_ended() => Err(SendError::PeerClosed),
             Ok(false) => Err(none_in_time),
@@ -112,8 +114,8 @@ impl MqRx {
         Ok(MqRx { queue, watch, wait, max, bounce: Vec::new() })
     }
 
-    /// Receives into `buf` if that is large enough for the kernel, otherwise into `self.bounce`. Returns the length of
-    /// the message.
+    /// Receives into `buf` if that is large enough for the kernel, otherwise into `self.bounce`.
+    /// Returns the length of the message.
     #[inline]
     fn take(
         &mut self,
@@ -140,7 +142,8 @@ impl MqRx {
             Err(errno) => Err(OsError::new("mq_timedreceive", "", errno).into()),
         };
         if self.watch.peer_has_ended() {
-            // Keeps the descriptor readable, as at the end of a stream. A full queue is readable anyway.
+            // Keeps the descriptor readable, as at the end of a stream. A full queue is readable
+            // anyway.
             let _ = self.queue.send(&[], NOTE, Patience::Now);
         }
         taken

@@ -1,13 +1,15 @@
 //! POSIX message queues, one each way.
 //!
-//! Each message costs one system call at each end (`mq_timedsend`, `mq_timedreceive`), with or without a deadline.
+//! Each message costs one system call at each end (`mq_timedsend`, `mq_timedreceive`), with or
+//! without a deadline.
 //!
-//! A queue does not know which processes have it open, so after a peer's death the other end would sleep for ever. Each
-//! half therefore holds one end of a lifeline, and has a thread that sleeps on it (`PeerWatch`). When the peer ends,
-//! the thread of a receiver puts a note into the queue with a lower priority than any message, so that the note is
-//! received after everything that the peer has sent. The thread of a sender empties the queue, which nobody reads any
-//! more. Each of these two actions wakes an end that sleeps in the plain call.
-//! docs/decisions/0020-queues-and-peer-death.md describes the alternatives.
+//! A queue does not know which processes have it open, so after a peer's death the other end would
+//! sleep for ever. Each half therefore holds one end of a lifeline, and has a thread that sleeps on
+//! it (`PeerWatch`). When the peer ends, the thread of a receiver puts a note into the queue with a
+//! lower priority than any message, so that the note is received after everything that the peer has
+//! sent. The thread of a sender empties the queue, which nobody reads any more. Each of these two
+//! actions wakes an end that sleeps in the plain call. docs/decisions/0020-queues-and-peer-death.md
+//! describes the alternatives.
 
 mod halves;
 
@@ -29,14 +31,17 @@ pub use halves::{MqRx, MqTx};
 const MESSAGE: u32 = 1;
 const NOTE: u32 = 0;
 
-/// Number of messages in a queue if no capacity is requested: the kernel's own default (`msg_default`).
+/// Number of messages in a queue if no capacity is requested: the kernel's own default
+/// (`msg_default`).
 const DEFAULT_MESSAGES: usize = 10;
 
-/// The mechanism `posix-mq`, mq_overview(7): two queues, one each way, whose names are removed immediately.
+/// The mechanism `posix-mq`, mq_overview(7): two queues, one each way, whose names are removed
+/// immediately.
 #[derive(Debug)]
 pub struct PosixMq;
 
-/// Creates two queues for the spec. The capacity is reduced to what the system grants; the message size is not reduced.
+/// Creates two queues for the spec. The capacity is reduced to what the system grants; the message
+/// size is not reduced.
 fn two_queues(spec: &Spec) -> Result<(MessageQueue, MessageQueue), OpenError> {
     let message_bytes = spec.max_message.max(1);
     let mut messages = spec.capacity_bytes.map_or(DEFAULT_MESSAGES, |n| (n / message_bytes).max(1));
@@ -93,14 +98,14 @@ fn too_large(message_bytes: usize, limits: Option<Limits>, error: &OsError) -> S
     )
 }
 
-/// Returns how many bytes of RLIMIT_MSGQUEUE two queues of one message each need: for each message, the kernel counts
-/// two small structures in addition to the message's size.
+/// Returns how many bytes of RLIMIT_MSGQUEUE two queues of one message each need: for each message,
+/// the kernel counts two small structures in addition to the message's size.
 fn least_queue_limit(message_bytes: usize) -> u64 {
     2 * (message_bytes as u64 + 128)
 }
 
-/// Returns the command that raises RLIMIT_MSGQUEUE, given its value and maximum, so that two queues fit beside other
-/// queues of this user that need as much.
+/// Returns the command that raises RLIMIT_MSGQUEUE, given its value and maximum, so that two queues
+/// fit beside other queues of this user that need as much.
 fn raising_queue_limit(message_bytes: usize, (_, maximum): (u64, u64)) -> String {
     let wanted = 2 * least_queue_limit(message_bytes);
     if wanted <= maximum {
@@ -110,7 +115,8 @@ fn raising_queue_limit(message_bytes: usize, (_, maximum): (u64, u64)) -> String
     }
 }
 
-/// Returns the commands that make messages of `len` bytes possible, given the value and the maximum of RLIMIT_MSGQUEUE.
+/// Returns the commands that make messages of `len` bytes possible, given the value and the maximum
+/// of RLIMIT_MSGQUEUE.
 fn raising_message_size(len: usize, queue_limits: (u64, u64)) -> String {
     let mut text = format!("run as root: sysctl -w fs.mqueue.msgsize_max={len}");
     if queue_limits.0 < least_queue_limit(len) {
