@@ -70,7 +70,8 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Creates a ring. Waits a moment if there is no memory, until that of closed rings is released. Errors: `EPERM` when `kernel.io_uring_disabled` or a seccomp filter forbids it, `ENOSYS` when
+    /// Creates a ring. Waits a moment if there is no memory, until that of closed rings is released.
+    /// Errors: `EPERM` when `kernel.io_uring_disabled` or a seccomp filter forbids it, `ENOSYS` when
     /// the kernel does not support io_uring.
     pub fn new() -> Result<Self, OsError> {
         let until = Instant::now() + RELEASE;

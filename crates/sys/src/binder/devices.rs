@@ -34,8 +34,8 @@ pub const FIXED_DEVICE: &str = "crossway-binder";
 /// named them.
 pub fn fixed_devices() -> Vec<PathBuf> {
     let entries = fs::read_dir("/dev").into_iter().flatten().flatten();
-    let ours = |path: &PathBuf| path.as_os_str().to_string_lossy()[5..].starts_with(FIXED_DEVICE);
-    entries.map(|entry| entry.path()).filter(ours).collect()
+    let ours = entries.filter(|e| e.file_name().to_string_lossy().starts_with(FIXED_DEVICE));
+    ours.map(|entry| entry.path()).collect()
 }
 
 /// Creates the device `name` in the binderfs at `folder`, and returns its path. Remove it by
