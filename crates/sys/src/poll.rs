@@ -74,13 +74,19 @@ pub fn any_ready(
 
 /// Whether the peer has already shut down its sending side.
 pub fn is_hung_up(fd: impl AsFd) -> Result<bool, Errno> {
-    let mut fds = [PollFd::new(&fd, PollFlags::RDHUP)];
+    is_any_now(fd, PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+}
+
+/// Whether nothing can be exchanged with the peer any more: it has closed, or both directions have been shut down.
+pub fn has_closed(fd: impl AsFd) -> Result<bool, Errno> {
+    is_any_now(fd, PollFlags::HUP | PollFlags::ERR)
+}
+
+fn is_any_now(fd: impl AsFd, wanted: PollFlags) -> Result<bool, Errno> {
+    let mut fds = [PollFd::new(&fd, wanted)];
     loop {
         match rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
-            Ok(_) => {
-                let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-                return Ok(fds[0].revents().intersects(gone));
-            }
+            Ok(_) => return Ok(fds[0].revents().intersects(wanted)),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }

@@ -21,6 +21,10 @@ pub const VERSION_MISMATCH: i32 = 71;
 /// this.
 pub const RECEIVE_BYTES: u32 = 0x1_0008;
 
+/// Another one, of streams: 1 if shutdown(2) with SHUT_WR on the descriptor ends this direction only, and the peer's program
+/// reads the end. Both ends of a connection set it before either uses it; both nodes are Crossway's.
+pub const HALF_CLOSE: u32 = 0x1_0009;
+
 /// The type of a socket, with the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SocketKind {

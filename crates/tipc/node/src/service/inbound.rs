@@ -167,6 +167,7 @@ impl Service {
         let most = bytes.min(self.scratch.len());
         local.last_read = 0;
         let len = match socket::recv(&local.fd, &mut self.scratch[..most], true) {
+            Ok(0) if local.ends_by_half() => return self.end_half(cx, place),
             Ok(0) => return self.hang_up(cx, place),
             Ok(len) => len,
             Err(Errno::AGAIN) => {
@@ -176,7 +177,7 @@ impl Service {
             Err(_) => return self.hang_up(cx, place),
         };
         // Less than requested: the descriptor is empty, and new data will be reported. The end is reported only once.
-        local.readable = len == most || local.ended;
+        local.readable = len == most || local.ended || local.halves.reported;
         local.last_read = len;
         local.write_len = local.write_len.max(len);
         let padding = len.min(local.pad_owed);
@@ -208,6 +209,7 @@ impl Service {
             return;
         }
         self.warm(place);
+        self.tell_half_end(cx, place);
         let Some(local) = self.sockets.get_mut(place) else { return };
         if local.gone {
             self.remove(cx, place);

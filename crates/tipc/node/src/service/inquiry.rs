@@ -1,7 +1,9 @@
 //! Answers programs' queries about sockets, nodes and links, and reads and sets socket options.
 
 use crossway_sys::Errno;
-use crossway_tipc_client::protocol::control::{RECEIVE_BYTES, SocketReport};
+use crossway_tipc_client::protocol::control::{
+    HALF_CLOSE, RECEIVE_BYTES, SocketKind, SocketReport,
+};
 use crossway_tipc_proto::addr::Port;
 use crossway_tipc_proto::node::{Node, option};
 
@@ -37,8 +39,9 @@ impl Service {
     }
 
     pub(super) fn set_option(
-        &self,
+        &mut self,
         node: &mut Node,
+        place: Place,
         port: Port,
         name: u32,
         value: u32,
@@ -46,6 +49,13 @@ impl Service {
         if name == RECEIVE_BYTES {
             let mut options = node.socket_report(port).map_err(errno)?.options;
             options.receive_bytes = (value as usize).clamp(1, self.limits.receive_bytes);
+            return node.set_options(port, options).map_err(errno);
+        }
+        if name == HALF_CLOSE {
+            let mut options = node.socket_report(port).map_err(errno)?.options;
+            options.half_close = value != 0;
+            let local = self.sockets.get_mut(place).filter(|l| l.kind == SocketKind::Stream);
+            local.ok_or(Errno::NOPROTOOPT)?.halves.wanted = value != 0;
             return node.set_options(port, options).map_err(errno);
         }
         let takes_none = matches!(name, option::MCAST_BROADCAST | option::MCAST_REPLICAST);

@@ -14,6 +14,7 @@ use crossway_tipc_proto::time::Nanos;
 
 use super::direct::Direct;
 use super::downlane::Down;
+use super::halves::Halves;
 use super::held::Held;
 use super::lanes::Lanes;
 use super::limits::MEAN_AT_FIRST;
@@ -102,6 +103,8 @@ pub(super) struct Local {
     /// How the connection ended, a TIPC error code; `None` while it has not ended. The end is reported when `out` is
     /// empty.
     pub(super) end: Option<u8>,
+    /// Which directions of a stream have ended, if they end one by one.
+    pub(super) halves: Halves,
     /// The time at which to stop sending data that precedes the end. It is postponed whenever some of that data is
     /// sent. Set if the program has closed the socket, or wants to shut the connection down, before all its data was
     /// sent; otherwise `None`.
@@ -164,6 +167,7 @@ impl Local {
             pushed: 0,
             unread: VecDeque::new(),
             end: None,
+            halves: Halves::default(),
             lingers: None,
             shuts: false,
             gone: false,

@@ -10,6 +10,7 @@ mod direct;
 mod downlane;
 mod entrance;
 mod events;
+mod halves;
 mod held;
 mod inbound;
 mod inquiry;
@@ -223,11 +224,13 @@ impl Service {
                     // It only holds padding.
                     return self.remove(cx, place);
                 }
-                local.ended |= ready.ended;
+                let ended = ready.ended && !local.ends_by_half();
+                local.ended |= ended;
+                local.halves.reported |= ready.ended && !ended;
                 if ready.readable {
                     local.readable = true;
                     // Its end comes after the messages held back: that may take for ever, so it must be limited.
-                    if ready.ended && !local.stalled.is_empty() {
+                    if ended && !local.stalled.is_empty() {
                         self.start_linger(cx, place);
                     }
                     self.list(place);

@@ -85,6 +85,7 @@ impl Service {
         }
         self.note_passed(cx.node, place);
         let Some(local) = self.sockets.get_mut(place) else { return };
+        local.pass_half_end_on();
         if local.out.is_empty()
             && let Some(end) = local.end.take()
         {
@@ -96,6 +97,7 @@ impl Service {
             let Some(local) = self.sockets.get(place) else { return };
             self.set_state(local, SharedPhase::Disconnected, end);
             socket::shutdown_send(&local.fd);
+            local.refuse_more();
         }
     }
 }
@@ -120,6 +122,10 @@ fn fill(now: Nanos, node: &mut Node, local: &mut Local, port: Port) {
         let incoming = taken.incoming();
         let returned = incoming.error != ErrorCode::Ok;
         let ends = returned && local.kind.is_connected_kind();
+        if !returned && local.kind == SocketKind::Stream && incoming.payload.is_empty() {
+            local.halves.peer_ended = true;
+            continue;
+        }
         if ends {
             local.end = Some(incoming.error.number() as u8);
             // Data that the peer has not read comes before the end; a stream cannot represent it.

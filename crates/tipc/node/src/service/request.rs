@@ -173,7 +173,7 @@ impl Service {
             }
             Request::Report { .. } => report(cx.node, port),
             Request::SetOption { name, value, .. } => {
-                Answer::of(self.set_option(cx.node, port, name, value))
+                Answer::of(self.set_option(cx.node, place, port, name, value))
             }
             Request::GetOption { name, .. } => match self.get_option(cx.node, place, port, name) {
                 Ok(value) => {

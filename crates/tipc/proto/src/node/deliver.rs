@@ -228,6 +228,8 @@ impl Node {
                 _ => Verdict::Queue,
             };
         }
+        // Without this option, nothing that is empty is delivered, as with a kernel.
+        let is_end = socket.options.half_close && m.payload.is_empty() && !m.flag18;
         match &mut socket.state {
             SocketState::Listening if m.syn && !is_conn && m.error == ErrorCode::Ok => {
                 Verdict::Queue
@@ -265,7 +267,7 @@ impl Node {
                     );
                 }
                 if m.payload.is_empty() {
-                    return Verdict::Done;
+                    return if is_end { Verdict::Queue } else { Verdict::Done };
                 }
                 if let Some(SocketState::Connected(c)) =
                     self.sockets.get_mut(&port).map(|s| &mut s.state)

@@ -294,6 +294,27 @@ impl Node {
         self.end(now, port, ErrorCode::NoPort)
     }
 
+    /// Ends this end's direction of a stream whose sockets both have [`SocketOptions::half_close`]: the peer takes an empty
+    /// message after everything that was sent before, and can go on sending.
+    ///
+    /// # Errors
+    /// [`SocketError::NotSupported`] without that option, [`SocketError::NotConnected`], [`SocketError::BadSocket`].
+    pub fn end_sending(&mut self, now: Nanos, port: Port) -> Result<(), SocketError> {
+        self.flush_stream(port);
+        let socket = self.socket(port)?;
+        if !socket.options.half_close {
+            return Err(SocketError::NotSupported);
+        }
+        let SocketState::Connected(c) = &mut socket.state else {
+            return Err(SocketError::NotConnected);
+        };
+        c.sent(0);
+        let peer = c.peer;
+        self.end_connection(port, peer, ErrorCode::Ok);
+        self.run_local(now);
+        Ok(())
+    }
+
     fn end(&mut self, now: Nanos, port: Port, error: ErrorCode) -> Result<(), SocketError> {
         self.flush_stream(port);
         let socket = self.socket(port)?;

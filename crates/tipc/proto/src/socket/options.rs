@@ -34,6 +34,9 @@ pub struct SocketOptions {
     pub multicast: MulticastMethod,
     /// Whether small writes to a stream are sent immediately instead of merged.
     pub nodelay: bool,
+    /// Whether each direction of a stream ends by itself ([`Node::end_sending`](crate::node::Node::end_sending)). TIPC has no
+    /// such ends: both nodes must be Crossway's, and both sockets have this option.
+    pub half_close: bool,
     /// How long a broadcast to a group waits for a slow member before the socket sends LEAVE to that member and
     /// continues with the others. `None` waits for ever, as Linux does.
     pub group_patience: Option<Duration>,
@@ -50,6 +53,7 @@ impl SocketOptions {
             receive_bytes: SOCKET_RECEIVE_BYTES,
             multicast: MulticastMethod::Automatic,
             nodelay: false,
+            half_close: false,
             group_patience: None,
         }
     }
