@@ -14,6 +14,8 @@
 mod ffi;
 mod moving;
 mod process;
+mod replacing;
 mod spin;
 mod table;
+mod via;
 mod watch;

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crossway_run::ends::{self, Connecting, MOVED};
 use crossway_run::explain::{self, Program};
@@ -14,22 +14,13 @@ use crossway_run::wishes::Family;
 use crossway_sys::socket::{self, twin};
 use crossway_sys::{Errno, proc};
 
-use crate::table::{self, ACCEPTED, COPIED, Entry, Kind, SHAPED, SPECIAL, UNKNOWN_WATCH, WATCHED};
-use crate::{ffi, process, spin, watch};
+use crate::replacing::{self, Place, Ready};
+use crate::table::{self, ACCEPTED, COPIED, Entry, Kind, SHAPED, SPECIAL, WATCHED};
+use crate::{ffi, process, spin, via, watch};
 
 /// Reads the environment before the program can change it.
 pub(crate) fn prepare() {
-    let _ = (explain::is_wanted(), ends::is_patient(), rendezvous::table());
-}
-
-/// The lowest number for asides: high enough that programs do not meet them, and within the limit of descriptors, of which the
-/// program keeps three quarters. `None` if the limit is low, because a program may need all of it.
-fn above() -> Option<c_int> {
-    match proc::descriptor_limit() {
-        ..1024 => None,
-        limit @ ..16_384 => c_int::try_from(limit / 4 * 3).ok(),
-        _ => Some(8192),
-    }
+    let _ = (explain::is_wanted(), ends::is_patient(), rendezvous::table(), via::porter());
 }
 
 /// Says why a connection stays with TCP.
@@ -44,9 +35,8 @@ pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -
     // A socket can only be connected to an address of its family.
     let six = to.is_ipv6();
     let to = twin::plain(to);
-    let offered = without_errno(|| offer(fd, fresh, to, six));
-    let (prepared, offer) = match offered {
-        Ok(offered) => offered,
+    let way = match without_errno(|| way(fd, fresh, to, six)) {
+        Ok(way) => way,
         Err(why) => {
             if let Some(why) = why {
                 explain("connects", None, to, &why);
@@ -66,7 +56,13 @@ pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -
         let to = (!to.ip().is_unspecified()).then_some(to);
         let to = to.or_else(|| ffi::borrow(fd).and_then(twin::ends).map(|(_, peer)| peer));
         let ends = own.zip(to);
-        if let Err(why) = prepared.settle(fd, connecting, offer, ends, outcome == 0) {
+        let moved = match way {
+            Way::Pair(prepared, offer) => {
+                prepared.settle(fd, connecting, offer, ends, outcome == 0)
+            }
+            Way::Tipc(dialled) => dialled.settle(fd, connecting, outcome == 0),
+        };
+        if let Err(why) = moved {
             if let Some(to) = to {
                 explain("connects", own, to, &why);
             }
@@ -80,11 +76,26 @@ pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -
         }
     } else {
         // The program may try again with the same socket.
-        drop(offer);
+        drop(way);
         table::replace(fd, connecting, fresh);
     }
     crossway_sys::real::set_errno(errno);
     outcome
+}
+
+/// How a connection is to be moved, with what its connecting end needs.
+enum Way {
+    /// Within this host, to an end of a UNIX stream pair.
+    Pair(Prepared, Offer<'static>),
+    /// To another host, by TIPC.
+    Tipc(via::Dialled),
+}
+
+fn way(fd: c_int, fresh: Entry, to: SocketAddr, six: bool) -> Result<Way, Option<Reason>> {
+    if via::reaches(to) {
+        return via::dial(fd, fresh, to, six).map(Way::Tipc).map_err(Some);
+    }
+    offer(fd, fresh, to, six).map(|(prepared, offer)| Way::Pair(prepared, offer))
 }
 
 /// What the connecting end of a socket needs to move, announced to the program that listens at `to`. The error is why that is
@@ -140,29 +151,21 @@ fn without_errno<T>(what: impl FnOnce() -> T) -> T {
 
 /// What a connecting program needs in any case, so that nothing can fail once the other end has decided.
 struct Prepared {
+    ready: Ready,
     offered: Connecting,
     /// Holds a number for the UNIX stream.
     place: OwnedFd,
-    aside: OwnedFd,
-    is_nonblocking: bool,
 }
 
 impl Prepared {
     fn new(fd: c_int, fresh: Entry, six: bool, own_alone: bool) -> Result<Self, Reason> {
-        let socket = ffi::borrow(fd).ok_or("not a descriptor")?;
-        if !process::owns_memory() {
-            return Err("a child of vfork connects");
-        }
-        let is_nonblocking = check(socket, fresh)?;
+        let ready = Ready::new(fd, fresh)?;
         if own_alone && is_single_threaded() {
             return Err("both ends belong to one thread");
         }
-        let from = above().ok_or("the limit of descriptors is below 1,024")?;
-        let full = "no descriptor is free";
-        let aside = twin::copy_above(socket, from, true).map_err(|_| full)?;
-        let place = twin::copy_above(socket, from, true).map_err(|_| full)?;
-        let offered = Connecting::new(socket, six)?;
-        Ok(Self { offered, place, aside, is_nonblocking })
+        let place = replacing::copy(&ready.aside)?;
+        let offered = Connecting::new(&ready.aside, six)?;
+        Ok(Self { ready, offered, place })
     }
 
     /// Waits until the other program has accepted the connection, and moves it.
@@ -179,13 +182,13 @@ impl Prepared {
             return Err(reason::NOT_AT_ONCE);
         }
         let ends = ends.ok_or(reason::HAS_ENDED)?;
-        let Self { offered, place, aside, is_nonblocking } = self;
+        let Self { ready: Ready { aside, is_nonblocking }, offered, place } = self;
         let end = offered.wait(socket, &mut offer, ends, is_nonblocking, Some(place))?;
         let _ = take_over(&aside, &end, connecting.has(SHAPED));
         if is_nonblocking {
             let _ = socket::set_nonblocking(&end);
         }
-        put(fd, connecting, end, aside, Some(offer.listener));
+        replacing::put(fd, connecting, end, aside, Place::connected_to(offer.listener));
         explain::say(Program::own, "connects", Some(ends.0), ends.1, &MOVED);
         Ok(())
     }
@@ -195,69 +198,9 @@ fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
 }
 
-/// Whether nothing but its number refers to the socket, so that it can be replaced without anybody noticing.
-/// Returns whether it is non-blocking.
-fn check(socket: BorrowedFd<'_>, fresh: Entry) -> Result<bool, Reason> {
-    if fresh.number() != process::forks() {
-        return Err("a child process has the socket, too");
-    }
-    for (flag, why) in [
-        (COPIED, "there are copies of the descriptor"),
-        (UNKNOWN_WATCH, "the socket was registered with several epoll instances"),
-        (SPECIAL, "the socket has an option that only TCP provides"),
-    ] {
-        if fresh.has(flag) {
-            return Err(why);
-        }
-    }
-    if !twin::is_tcp(socket) {
-        return Err("the socket is not a TCP socket");
-    }
-    twin::waits_plainly(socket).ok_or(reason::RAISES_SIGNALS)
-}
-
 /// Gives the end of a pair what the program has set on the TCP connection, or on the listener that has accepted it.
 fn take_over(tcp: impl AsFd, end: impl AsFd, is_shaped: bool) -> Result<(), Errno> {
     if is_shaped { twin::take_over(tcp, end) } else { twin::take_over_defaults(tcp, end) }
-}
-
-/// Puts one end of a pair in the place of a TCP socket whose entry still is `old`. If the program has closed it meanwhile, both
-/// are closed. `listener` is the place of the listener that the connecting end has connected to.
-fn put(fd: c_int, old: Entry, end: OwnedFd, aside: OwnedFd, listener: Option<usize>) {
-    ffi::without_signals(|| {
-        let _locked = process::lock();
-        let Some(socket) = ffi::borrow(fd) else { return };
-        // A flag that another thread adds meanwhile must not end the connection.
-        if table::get(fd).kind() != old.kind() {
-            return;
-        }
-        let watch = old.has(WATCHED).then(|| watch::find(fd)).flatten();
-        if let Some(watch) = watch {
-            ffi::unwatch(fd, watch);
-        }
-        let closes = twin::closes_on_exec(socket);
-        if !closes {
-            twin::set_close_on_exec(&aside, false);
-        }
-        let inode = twin::inode(&end);
-        if twin::put_at(&end, fd, closes).is_err() {
-            return;
-        }
-        if let Some(watch) = watch {
-            ffi::watch(fd, watch);
-        }
-        let number = aside.into_raw_fd();
-        let place = listener.map_or(0, |at| at as u32 + 1);
-        table::put(number, Entry::new(Kind::Aside, 0, place, now_ms()));
-        let number = number.unsigned_abs() + 1;
-        let flags = if listener.is_none() { ACCEPTED } else { 0 };
-        table::put(fd, Entry::new(Kind::Moved, flags, number, inode));
-        spin::see();
-    });
-}
-
-fn now_ms() -> u64 {
-    crossway_sys::clock::monotonic_ns() / 1_000_000
 }
 
 /// Notes that a connection whose aside has this entry ends: whether moving it was worth the effort.
@@ -265,7 +208,7 @@ pub(crate) fn ended(aside: Entry) {
     if let (Some(listener), Some(table)) = (aside.number().checked_sub(1), rendezvous::table())
         && !ends::is_patient()
     {
-        table.judge_life(listener as usize, aside.age_ms(now_ms()));
+        table.judge_life(listener as usize, aside.age_ms(replacing::now_ms()));
     }
 }
 
@@ -306,6 +249,9 @@ pub(crate) fn dissolve(fd: c_int, aside: c_int, real: impl FnOnce() -> c_int) ->
 /// Moves the connection that a listening socket with this port has just accepted as `fd`, if its other end offers it.
 /// `is_shaped`: the listener may have options that the accepted socket has inherited.
 pub(crate) fn accepted(fd: c_int, port: u16, is_nonblocking: bool, is_shaped: bool) {
+    if via::accepted(fd, is_nonblocking) {
+        return;
+    }
     let Some(table) = rendezvous::table().filter(|table| table.expects(port)) else { return };
     if !process::owns_memory() || !table.is_of_this_user() {
         return;
@@ -315,8 +261,7 @@ pub(crate) fn accepted(fd: c_int, port: u16, is_nonblocking: bool, is_shaped: bo
     let Some(claim) = ends::claim(table, socket, own, peer) else { return };
     let moved = (|| {
         let end = ends::accepted_end(socket, &claim, own, peer)?;
-        let from = above().ok_or("the limit of descriptors is below 1,024")?;
-        let aside = twin::copy_above(socket, from, true).map_err(|_| "no descriptor is free")?;
+        let aside = replacing::copy(socket)?;
         if !is_nonblocking {
             socket::set_waiting(&end, true).map_err(|_| "ioctl failed")?;
         }
@@ -325,7 +270,7 @@ pub(crate) fn accepted(fd: c_int, port: u16, is_nonblocking: bool, is_shaped: bo
         if !claim.agree() {
             return Err(reason::WITHDRAWN);
         }
-        put(fd, old, end, aside, None);
+        replacing::put(fd, old, end, aside, Place::ACCEPTED);
         Ok(())
     })();
     match moved {
@@ -348,7 +293,7 @@ pub(crate) fn adopt(fd: c_int) {
     // The TCP connection may have come along.
     let (own, peer) = connection.seen_from(flags & ACCEPTED != 0);
     let ends = (twin::plain(own), twin::plain(peer));
-    let aside = above().and_then(|from| {
+    let aside = replacing::above().and_then(|from| {
         let all = ffi::open_descriptors().into_iter().filter(|at| *at >= from);
         all.filter_map(|at| ffi::borrow(at).map(|socket| (at, socket)))
             .find(|(_, socket)| twin::is_tcp(socket) && twin::ends(socket) == Some(ends))
@@ -387,6 +332,10 @@ pub(crate) fn listens(fd: c_int) -> Option<u16> {
         let flags = before.flags() | if before.kind() == Kind::Other { SHAPED } else { 0 };
         table::put(fd, Entry::new(Kind::Listener, flags, port.into(), 0));
         table.note_listener(std::process::id(), port, network);
+        // A forked child has inherited its parent's word.
+        if before.kind() != Kind::Listener {
+            via::listens(socket);
+        }
     }
     Some(port)
 }

@@ -42,6 +42,8 @@ pub(crate) const WATCHED: u8 = 2;
 pub(crate) const UNKNOWN_WATCH: u8 = 64;
 /// It has an option that a UNIX stream cannot provide.
 pub(crate) const SPECIAL: u8 = 4;
+/// On a moved descriptor: its stream goes to another host, by TIPC.
+pub(crate) const CARRIED: u8 = SPECIAL;
 /// Options that a UNIX stream must get, too, may have been set.
 pub(crate) const SHAPED: u8 = 128;
 /// The program has shut down sending.

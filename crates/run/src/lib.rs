@@ -6,7 +6,9 @@
 pub mod ends;
 pub mod explain;
 pub mod name;
+pub mod porter;
 pub mod reason;
 pub mod rendezvous;
 pub mod supervisor;
+pub mod via;
 pub mod wishes;

@@ -13,6 +13,9 @@ pub const NO_PLACE: Reason = "the listener is in another network, or too many pr
 pub const CHANGED_USER: Reason = "the program has changed its user";
 /// The address is not one of this host.
 pub const ANOTHER_HOST: Reason = "the other end is on another host";
+/// No other porter answers ([`via`](crate::via)).
+pub const NOBODY_EXPECTS: Reason =
+    "no program that runs with crossway run --via tipc listens there";
 /// The socket has an owner to whom the kernel sends signals.
 pub const RAISES_SIGNALS: Reason = "the socket raises signals";
 /// A non-blocking connect goes on.

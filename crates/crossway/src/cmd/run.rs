@@ -1,5 +1,6 @@
 //! `crossway run`.
 
+mod porter;
 mod supervise;
 
 use std::ffi::OsString;
@@ -10,6 +11,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use crossway_run::explain::VARIABLE as EXPLAIN_VARIABLE;
+use crossway_run::via;
 use crossway_run::wishes::{self, Budget, Family};
 use crossway_sys::start;
 use crossway_tipc_client::unmodified::{self, CannotRun};
@@ -47,6 +49,10 @@ pub(crate) struct RunUnmodified {
     /// [default: tcp,unix]
     #[arg(long, value_name = "FAMILIES", value_delimiter = ',')]
     only: Vec<Family>,
+    /// Let TCP connections to other hosts travel by TIPC, if the program there runs so, too; both hosts need a tipcd of one
+    /// cluster
+    #[arg(long, value_name = "PROTOCOL", conflicts_with = "shell")]
+    via: Option<Via>,
     /// Path of libcrossway_preload.so [default: in the directory of crossway, in ../lib, or contained]
     #[arg(long, value_name = "PATH")]
     library: Option<PathBuf>,
@@ -56,9 +62,12 @@ pub(crate) struct RunUnmodified {
     /// Go on supervising the programs whose supervisor is standard input
     #[arg(long, hide = true)]
     supervise: bool,
+    /// Serve the programs that connect to standard input, at the tipcd of the environment
+    #[arg(long, hide = true)]
+    porter: Option<porter::Step>,
     /// Program to run and its arguments
     #[arg(
-        required_unless_present_any = ["shell", "supervise"],
+        required_unless_present_any = ["shell", "supervise", "porter"],
         conflicts_with = "shell",
         trailing_var_arg = true,
         allow_hyphen_values = true
@@ -74,12 +83,22 @@ enum Form {
     Docker,
 }
 
+/// What carries connections to other hosts.
+#[derive(Clone, Copy, ValueEnum)]
+enum Via {
+    /// A tipcd
+    Tipc,
+}
+
 impl Run for RunUnmodified {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let explain = self.explain.as_deref().map(place_of_explanations);
         let wishes = self.wishes()?;
         if self.supervise {
             return supervise::go_on(explain);
+        }
+        if let Some(step) = self.porter {
+            return porter::go_on(step);
         }
         if let Some(form) = self.shell {
             let library = libraries::find(LIBRARY, self.library.as_deref())?;
@@ -90,6 +109,11 @@ impl Run for RunUnmodified {
             bail!("no program given");
         };
         match unmodified::loads_libraries(program) {
+            Err(
+                why @ (CannotRun::Static { .. } | CannotRun::Go { .. } | CannotRun::Musl { .. }),
+            ) if self.via.is_some() => {
+                return Err(why).context("--via tipc needs a library in the program");
+            }
             Err(CannotRun::Static { .. } | CannotRun::Go { .. } | CannotRun::Musl { .. }) => {
                 if self.cpu_budget.is_some() || !self.only.is_empty() {
                     ui.tell(&format!(
@@ -107,6 +131,9 @@ impl Run for RunUnmodified {
             command.env(EXPLAIN_VARIABLE, place);
         }
         command.envs(wishes);
+        if let Some(Via::Tipc) = self.via {
+            command.env(via::VARIABLE, porter::start()?);
+        }
         start::pass_on(&mut command);
         Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
     }

@@ -4,6 +4,7 @@ mod iproute2;
 mod keys;
 mod monitor;
 mod unmodified;
+mod via;
 mod watching;
 
 use std::path::Path;

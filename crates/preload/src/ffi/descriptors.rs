@@ -59,7 +59,8 @@ fn forget(fd: c_int) {
 
 /// Whether the program must not reach the descriptor, because it does not know it.
 fn is_hidden(fd: c_int) -> bool {
-    table::get(fd).kind() == Kind::Aside && borrow(fd).is_some_and(twin::is_tcp)
+    let is_ours = |at| twin::is_tcp(at) || crossway_run::via::is_connection(at);
+    table::get(fd).kind() == Kind::Aside && borrow(fd).is_some_and(is_ours)
 }
 
 /// Notes that `new` has become a copy of `old`. Returns `new`.

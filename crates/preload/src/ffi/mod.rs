@@ -26,6 +26,7 @@ extern "C" fn start() {
         crate::moving::adopt(fd);
         crate::moving::listens(fd);
     }
+    crate::via::stay();
     // SAFETY: functions that may run at any fork: they take no lock and allocate nothing.
     unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_child)) };
 }

@@ -10,13 +10,16 @@ use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespe
 
 use super::waiting::awaiting_bytes;
 use super::{borrow, real};
-use crate::moving;
-use crate::table::{self, Entry, RESET};
+use crate::table::{self, CARRIED, Entry, RESET};
+use crate::{moving, via};
 
 /// The result of a receive on a moved descriptor: where a stream ends, TCP may have a reset (SO_LINGER).
 #[cold]
 fn at_end(fd: c_int, entry: Entry) -> ssize_t {
-    if entry.aside().and_then(borrow).is_some_and(twin::was_reset) {
+    let aside = entry.aside().and_then(borrow);
+    if aside
+        .is_some_and(|aside| twin::was_reset(aside) || entry.has(CARRIED) && via::is_broken(aside))
+    {
         table::mark(fd, RESET);
         set_errno(libc::ECONNRESET);
         return -1;

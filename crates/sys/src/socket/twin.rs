@@ -351,16 +351,17 @@ pub fn is_six(fd: impl AsFd) -> bool {
 /// Whether an address is one of this host's. For any but a loopback address, this asks the kernel which own address it would use
 /// to reach it.
 pub fn is_own_address(address: SocketAddr) -> bool {
-    if address.ip().is_loopback() || address.ip().is_unspecified() {
-        return true;
-    }
-    let own = || {
-        // Connecting a datagram socket sends nothing.
-        let asks = super::inet(super::Inet::Udp, address).ok()?;
-        super::connect(&asks, &address.into()).ok()?;
-        SocketAddr::try_from(rustix::net::getsockname(asks).ok()?).ok()
-    };
-    own().is_some_and(|own| own.ip() == address.ip())
+    address.ip().is_loopback()
+        || address.ip().is_unspecified()
+        || own_address_towards(address) == Some(address.ip())
+}
+
+/// The own address by which the kernel would reach another one; `None` if it cannot be reached.
+pub fn own_address_towards(address: SocketAddr) -> Option<IpAddr> {
+    // Connecting a datagram socket sends nothing.
+    let asks = super::inet(super::Inet::Udp, address).ok()?;
+    super::connect(&asks, &address.into()).ok()?;
+    SocketAddr::try_from(rustix::net::getsockname(asks).ok()?).ok().map(|own| own.ip())
 }
 
 #[cfg(test)]

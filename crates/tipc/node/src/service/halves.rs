@@ -1,5 +1,6 @@
-//! Streams whose directions end one by one, as those of TCP do. TIPC knows only the end of a whole connection, so both ends
-//! must ask for this ([`HALF_CLOSE`](crossway_tipc_client::protocol::control::HALF_CLOSE)).
+//! Streams whose directions end one by one, as those of TCP do. TIPC knows only the end of a whole
+//! connection, so both ends must ask for this
+//! ([`HALF_CLOSE`](crossway_tipc_client::protocol::control::HALF_CLOSE)).
 
 use crossway_sys::{poll, socket};
 
@@ -18,24 +19,28 @@ pub(super) struct Halves {
     pub(super) own_ended: bool,
     /// Whether the peer knows.
     told: bool,
-    /// Whether the peer will send nothing more. The program is told after what waits to be received.
+    /// Whether the peer will send nothing more. The program is told after what waits to be
+    /// received.
     pub(super) peer_ended: bool,
 }
 
 impl Local {
-    /// Whether the end that a descriptor reports is that of one direction only, so that the program may still receive.
+    /// Whether the end that a descriptor reports is that of one direction only, so that the program
+    /// may still receive.
     pub(super) fn ends_by_half(&self) -> bool {
         self.halves.wanted && !poll::has_closed(&self.fd).unwrap_or(true)
     }
 
-    /// Lets a program that uses only its descriptor, and not the library, find at its next write that the connection has ended.
+    /// Lets a program that uses only its descriptor, and not the library, find at its next write
+    /// that the connection has ended.
     pub(super) fn refuse_more(&self) {
         if self.halves.wanted {
             socket::shutdown_recv(&self.fd);
         }
     }
 
-    /// Tells the program that the peer will send nothing more, if it has got everything that came before.
+    /// Tells the program that the peer will send nothing more, if it has got everything that came
+    /// before.
     pub(super) fn pass_half_end_on(&mut self) {
         if self.out.is_empty() && std::mem::take(&mut self.halves.peer_ended) {
             socket::shutdown_send(&self.fd);
@@ -44,7 +49,8 @@ impl Local {
 }
 
 impl Service {
-    /// Handles a program that has shut down sending: the peer is told once everything before has been sent.
+    /// Handles a program that has shut down sending: the peer is told once everything before has
+    /// been sent.
     pub(super) fn end_half(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         local.readable = false;
