@@ -37,7 +37,8 @@ arm64_wants=(
   /usr/aarch64-linux-gnu/lib/libc.a:libc6-dev-arm64-cross cpio:cpio depmod:kmod xz:xz-utils ip:iproute2 unshare:util-linux
   python3:python3 /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 )
-bench_wants=(sockperf:sockperf iperf3:iperf3 redis-server:redis-server redis-benchmark:redis-tools)
+bench_wants=(sockperf:sockperf iperf3:iperf3 redis-server:redis-server redis-benchmark:redis-tools
+  mpirun.mpich:mpich mpicc.mpich:libmpich-dev)
 
 predict_wants=(
   strace:strace redis-server:redis-server redis-benchmark:redis-tools memcached:memcached nginx:nginx-light

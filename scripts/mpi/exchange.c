@@ -129,6 +129,8 @@ int main(int argc, char **argv) {
     if (ranks != 2)
         fail("needs two ranks");
     const double scale = argc > 1 ? atof(argv[1]) : 1;
+    if (scale < 0.1)
+        fail("the scale must be at least 0.1");
     const double small = latency(rank, 8, (int)(2000 * scale)), large = latency(rank, 65536, (int)(200 * scale));
     const double messages = rate(rank, 8, (int)(100 * scale)), big = rate(rank, 65536, (int)(10 * scale));
     double share;

@@ -294,6 +294,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "crossway run -- redis-server --port 7000",
             "crossway run --explain -- redis-cli -p 7000",
             "crossway run --cpu-budget 100% -- redis-cli -p 7000",
+            "crossway run --via tipc -- ./server",
         ],
     ),
     ("channel key", &["crossway channel key", "crossway channel key our.key"]),

@@ -198,8 +198,9 @@ fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
 }
 
-/// Gives the end of a pair what the program has set on the TCP connection, or on the listener that has accepted it.
-fn take_over(tcp: impl AsFd, end: impl AsFd, is_shaped: bool) -> Result<(), Errno> {
+/// Gives the end of a stream what the program has set on the TCP connection, or on the listener that
+/// has accepted it.
+pub(crate) fn take_over(tcp: impl AsFd, end: impl AsFd, is_shaped: bool) -> Result<(), Errno> {
     if is_shaped { twin::take_over(tcp, end) } else { twin::take_over_defaults(tcp, end) }
 }
 
@@ -249,7 +250,7 @@ pub(crate) fn dissolve(fd: c_int, aside: c_int, real: impl FnOnce() -> c_int) ->
 /// Moves the connection that a listening socket with this port has just accepted as `fd`, if its other end offers it.
 /// `is_shaped`: the listener may have options that the accepted socket has inherited.
 pub(crate) fn accepted(fd: c_int, port: u16, is_nonblocking: bool, is_shaped: bool) {
-    if via::accepted(fd, is_nonblocking) {
+    if via::accepted(fd, is_nonblocking, is_shaped) {
         return;
     }
     let Some(table) = rendezvous::table().filter(|table| table.expects(port)) else { return };

@@ -14,8 +14,8 @@ use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::socket::{self, twin};
 
 use crate::replacing::{self, Place, Ready};
-use crate::table::{self, Entry, Kind};
-use crate::{ffi, process};
+use crate::table::{self, Entry, Kind, SHAPED};
+use crate::{ffi, moving, process};
 
 /// How long a non-blocking connect waits for TCP to connect. Most networks need less; with others,
 /// the connection stays with TCP.
@@ -119,6 +119,7 @@ impl Dialled {
                 return Err("the other host does not answer, so the connection ends");
             }
         }
+        let _ = moving::take_over(&self.ready.aside, &self.stream, connecting.has(SHAPED));
         let _ = socket::set_waiting(&self.stream, !self.ready.is_nonblocking);
         replacing::put(fd, connecting, self.stream, self.ready.aside, Place::CARRIED);
         explain::say(Program::own, "connects", Some(self.own), self.to, &CARRIED);
@@ -128,7 +129,8 @@ impl Dialled {
 
 /// Lets a connection travel that has just been accepted as `fd`, if its other end does. Returns
 /// false if it stays as it is.
-pub(crate) fn accepted(fd: c_int, is_nonblocking: bool) -> bool {
+/// `is_shaped`: the listener may have options that the accepted socket has inherited.
+pub(crate) fn accepted(fd: c_int, is_nonblocking: bool, is_shaped: bool) -> bool {
     let Some(porter) = porter().filter(|_| process::owns_memory()) else { return false };
     let Some(socket) = ffi::borrow(fd) else { return false };
     let Some((own, peer)) = twin::ends(socket) else { return false };
@@ -145,6 +147,7 @@ pub(crate) fn accepted(fd: c_int, is_nonblocking: bool) -> bool {
             return true;
         }
     };
+    let _ = moving::take_over(socket, &stream, is_shaped);
     let _ = socket::set_waiting(&stream, !is_nonblocking);
     replacing::put(fd, table::get(fd), stream, aside, Place::CARRIED_ACCEPTED);
     explain::say(Program::own, "accepts", Some(peer), own, &CARRIED);
