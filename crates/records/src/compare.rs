@@ -14,23 +14,24 @@ mod without_figures;
 
 use std::collections::{HashMap, HashSet};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::cases::{self, Case, CaseKey};
+use crate::figure::Figure;
 use crate::limits::cores_moved;
+use crate::percentile::Percentile;
 use crate::record::{Rates, Record, Span};
 use crate::records_io::{Identity, identity};
 use crate::regimes::Regimes;
 use crate::stats::{self, Interval, Summary};
 use durations::Durations;
-pub use figure::{FIGURES, Figure};
 pub use gate::{FailOn, GateCall, change, change_range, parse_percent};
 
 /// Significance level: the probability that a test reports a difference where there is none.
 const SIGNIFICANT: f64 = 0.05;
 
 /// How B compares with A.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// B is better.
@@ -45,12 +46,12 @@ pub enum Verdict {
 }
 
 /// The comparison of one figure of one case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Readable label of the case.
     pub case: String,
     /// The figure.
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "figure::kind_and_span")]
     pub figure: Figure,
     /// Summary of the trials of the first set.
     pub a: Summary,
@@ -76,19 +77,16 @@ pub struct Comparison {
     pub p: f64,
     /// The largest change of the figure, in either direction, that the interval of the ratio permits: 0.08 is 8 %; null
     /// if there is no interval.
-    #[serde(default)]
     pub same_within: Option<f64>,
     /// How B compares with A.
     pub verdict: Verdict,
     /// Whether both sides contain the same trials, so that the figures are equal by construction.
-    #[serde(default)]
     pub same_trials: bool,
     /// Whether the figure is a percentile and more than one in ten good trials of a side have too few samples for it.
     /// There is no interval then, because those that have enough are the fast ones.
     pub lacks_samples: bool,
     /// Whether the virtual CPUs were moved to other cores between the two sets, or used by other programs, so that the figures say nothing about the
     /// mechanism.
-    #[serde(default)]
     pub cores_moved: bool,
     /// Why the verdict is unclear, or another remark.
     pub note: Option<String>,
@@ -112,7 +110,7 @@ impl Default for Terms {
 }
 
 /// A whole comparison.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ComparisonReport {
     /// All figures of all matched cases.
     pub comparisons: Vec<Comparison>,
@@ -121,42 +119,33 @@ pub struct ComparisonReport {
     /// Cases of which trials ran only in B, or that have figures in B while no trial ran in A.
     pub only_in_b: Vec<String>,
     /// Cases of A with failed trials, each with the number of these trials and the reason of the first failure.
-    #[serde(default)]
     pub failed_in_a: Vec<String>,
     /// Cases of B with failed trials, each with the number of these trials and the reason of the first failure.
     pub failed_in_b: Vec<String>,
     /// Matched cases that have figures on both sides but no figure in common, each with the reason.
-    #[serde(default)]
     pub not_compared: Vec<String>,
     /// Cases that have figures in B, but none in A because its trials are degraded, each with the reason.
-    #[serde(default)]
     pub degraded_in_a: Vec<String>,
     /// Cases that have figures in A, but none in B because its trials are degraded, each with the reason.
-    #[serde(default)]
     pub degraded_in_b: Vec<String>,
     /// Matched cases without figures on either side, each with the reason. Cases of which no trial ran on either side
     /// are not included.
-    #[serde(default)]
     pub without_figures: Vec<String>,
     /// Compared cases whose p99 of a latency is not among the figures, because no trial of a side has enough samples for
     /// it.
-    #[serde(default)]
     pub without_p99: Vec<String>,
     /// Rates of the compared cases whose messages are sent at a fixed rate.
-    #[serde(default)]
     pub rates: Vec<RatesOfCase>,
     /// Number of cases of A that B has, too.
-    #[serde(default)]
     pub matched: usize,
     /// Number of B's records that are not also in A. It is 0 if a run is compared with itself or with a copy.
-    #[serde(default)]
     pub new_in_b: usize,
     /// Remarks on the comparison as a whole.
     pub warnings: Vec<String>,
 }
 
 /// Offered and achieved rate on both sides of a compared case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RatesOfCase {
     /// Readable label of the case.
     pub case: String,
@@ -264,16 +253,17 @@ fn compare_case(
         regimes: [a.regimes(), b.regimes()],
     };
     let before = report.comparisons.len();
-    for figure in FIGURES {
-        let (x, y) = (a.figures(|r| figure.of(r)), b.figures(|r| figure.of(r)));
+    for figure in figure::figures() {
+        let of = |record: &Record| figure::of(figure, record);
+        let (x, y) = (a.figures(of), b.figures(of));
         report.comparisons.extend(compare_figure(&label, figure, &x, &y, between, terms));
     }
-    let compared = |wanted: fn(Figure) -> Option<Span>| {
+    let compared = |percentile: Percentile| -> Vec<Span> {
         let figures = report.comparisons[before..].iter();
-        figures.filter_map(|c| wanted(c.figure)).collect::<Vec<_>>()
+        figures.filter_map(|c| figure::span_at(c.figure, percentile)).collect()
     };
-    let p99s = compared(Figure::p99_of);
-    if compared(Figure::p50_of).iter().any(|span| !p99s.contains(span)) {
+    let p99s = compared(Percentile::P99);
+    if compared(Percentile::P50).iter().any(|span| !p99s.contains(span)) {
         report.without_p99.push(label.clone());
     }
     let (of_a, of_b) = (Rates::of_case(a), Rates::of_case(b));
@@ -311,7 +301,7 @@ fn compare_figure(
     let ratio = b_summary.median / a_summary.median;
     let slowdown = if figure.more_is_better() { 1.0 / ratio } else { ratio };
     let decided = stats::ratio_interval(b, a, 0.95)?;
-    let lacks_samples = matches!(figure, Figure::LatencyP99 { .. })
+    let lacks_samples = figure.percentile().is_some_and(|p| p.samples_needed() > 1)
         && std::iter::zip([a, b], between.trials)
             .any(|(with, trials)| stats::too_many_lack(with.len(), trials));
     let is_enough = stats::enough(a) && stats::enough(b) && !lacks_samples;

@@ -1,7 +1,7 @@
 //! Tests of comparisons with a known outcome.
 
 use super::*;
-use crate::inputs::Workload;
+use crate::inputs::{Per, Workload};
 use crate::record::Status;
 use crate::samples;
 
@@ -17,7 +17,7 @@ fn against(b: &[Record]) -> ComparisonReport {
 }
 
 fn p50(report: &ComparisonReport) -> &Comparison {
-    let figure = Figure::LatencyP50 { span: Span::RoundTrip };
+    let figure = Figure::Latency(Span::RoundTrip, Percentile::P50);
     report.comparisons.iter().find(|c| c.figure == figure).expect("a round trip")
 }
 
@@ -36,7 +36,7 @@ fn twice_the_time_is_slower_and_half_is_faster() {
     assert_eq!(p50(&faster).verdict, Verdict::Faster);
     // The rate of a closed loop is not compared, because its round trips say the same; p99 and CPU time are.
     assert_eq!(faster.comparisons.len(), 3);
-    assert_eq!(faster.comparisons[2].figure, Figure::CpuPerRoundTrip);
+    assert_eq!(faster.comparisons[2].figure, Figure::Cpu(Per::RoundTrip));
     assert_eq!(faster.comparisons[2].verdict, Verdict::Same);
 }
 
@@ -65,7 +65,7 @@ fn more_messages_per_second_is_faster() {
         &Terms::default(),
     );
     let c = &report.comparisons[0];
-    assert_eq!((c.figure, c.verdict), (Figure::Rate, Verdict::Faster));
+    assert_eq!((c.figure, c.verdict), (Figure::MessageRate, Verdict::Faster));
     assert!(
         c.ratio > 1.9 && c.slowdown < 0.53 && c.slowdown_interval.is_some_and(|i| i.high < 1.0),
         "{c:?}"
@@ -464,7 +464,7 @@ fn a_p99_that_many_trials_lack_is_not_compared() {
             }
         }
         let report = against(&b);
-        let figure = Figure::LatencyP99 { span: Span::RoundTrip };
+        let figure = Figure::Latency(Span::RoundTrip, Percentile::P99);
         let c = report.comparisons.iter().find(|c| c.figure == figure).expect("a p99");
         assert_eq!((c.verdict, c.ratio_interval), (Verdict::Unclear, None));
         let note = c.note.as_deref().expect("a note");

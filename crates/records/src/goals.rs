@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::cases;
+use crate::figure::Figure;
 use crate::inputs::Workload;
 pub use crate::inputs::{GoalFigure, Goals};
 use crate::percentile::Percentile;
@@ -12,24 +13,28 @@ use crate::record::Record;
 use crate::stats::{self, TRIALS_AT_LEAST};
 
 impl GoalFigure {
-    /// The figure of one trial, in the goal's unit; `None` if the trial does not have it.
-    pub fn of(self, record: &Record) -> Option<f64> {
+    /// The figure of this workload's trials that is bounded. `None` if they do not have it: latencies exist
+    /// only if messages are timed one by one.
+    pub fn figure(self, workload: &Workload) -> Option<Figure> {
+        let measure = workload.facts().measure;
         match self {
-            GoalFigure::Latency(percentile) => {
-                let span = record.inputs.workload.facts().measure.span()?;
-                Some(percentile.of(cases::latency(record, span)?)? as f64 / 1e3)
-            }
-            GoalFigure::MsgsPerS => record.throughput.map(|t| t.msgs_per_s),
-            GoalFigure::BytesPerS => record.throughput.map(|t| t.bytes_per_s),
-            GoalFigure::CpuUsPerMsg => record.cost.map(|c| c.cpu_ns_per_msg / 1e3),
+            GoalFigure::Latency(percentile) => Figure::latency(measure, percentile),
+            GoalFigure::MsgsPerS => Some(Figure::MessageRate),
+            GoalFigure::BytesPerS => Some(Figure::ByteRate),
+            GoalFigure::CpuUsPerMsg => Some(Figure::cpu(measure)),
         }
     }
 
-    /// Whether trials of this workload have the figure. Latencies exist only if messages are timed one by one.
-    pub fn exists_for(self, workload: &Workload) -> bool {
+    /// The figure of one trial, in the goal's unit; `None` if the trial does not have it.
+    pub fn of(self, record: &Record) -> Option<f64> {
+        Some(self.figure(&record.inputs.workload)?.of(record)? / self.unit())
+    }
+
+    /// The unit of the bound, in the figure's own unit: a microsecond is 1000 ns.
+    pub fn unit(self) -> f64 {
         match self {
-            GoalFigure::MsgsPerS | GoalFigure::BytesPerS | GoalFigure::CpuUsPerMsg => true,
-            GoalFigure::Latency(_) => workload.facts().measure.span().is_some(),
+            GoalFigure::Latency(_) | GoalFigure::CpuUsPerMsg => 1e3,
+            GoalFigure::MsgsPerS | GoalFigure::BytesPerS => 1.0,
         }
     }
 
@@ -304,6 +309,19 @@ mod tests {
         (skipped.status, skipped.reason) = (Status::Skipped, Some("no pipes here".to_owned()));
         let call = &judge(&[skipped])[0];
         assert_eq!(call.reason.as_deref(), Some("no good trial (no pipes here)"));
+    }
+
+    #[test]
+    fn a_goal_bounds_an_exchange_with_connecting_and_closing() {
+        let verdict = |bound_us: f64| {
+            let mut records = samples::exchanges("tcp", &FIVE);
+            let require = Goals([(GoalFigure::Latency(Percentile::P50), bound_us)].into());
+            records.iter_mut().for_each(|record| record.inputs.require = require.clone());
+            judge(&records)[0].verdict
+        };
+        let largest_us = FIVE.into_iter().max().unwrap_or(0) as f64 / 1e3;
+        assert_eq!(verdict(6.0 * largest_us), GoalVerdict::Met);
+        assert_eq!(verdict(largest_us), GoalVerdict::Missed);
     }
 
     #[test]

@@ -43,17 +43,6 @@ pub fn decode(text: &str) -> Option<Histogram<u64>> {
     Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
 }
 
-/// The tag of a span in an interval log.
-pub fn tag(span: Span) -> &'static str {
-    match span {
-        Span::RoundTrip => "round-trip",
-        Span::OneWay => "one-way",
-        Span::SetUp => "set-up",
-        Span::Exchange => "exchange",
-        Span::TearDown => "tear-down",
-    }
-}
-
 /// Summarises a histogram in the form used in records, which also states `batch` and `file`.
 pub fn summary(
     span: Span,
@@ -101,7 +90,7 @@ pub fn write_log(
             histogram,
             Duration::ZERO,
             Duration::from_nanos(wall_ns),
-            Tag::new(tag(*span)),
+            Tag::new(span.key()),
         )
         .map_err(|e| std::io::Error::other(format!("{e:?}")))?;
     }

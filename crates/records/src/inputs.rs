@@ -13,7 +13,9 @@ pub use crate::testbed::Ends;
 use crate::testbed::Testbed;
 pub use goals::{GoalFigure, Goals};
 pub use span::Span;
-pub use workload::{Extent, Measure, ReplayShape, Workload, WorkloadFacts, messages_per_burst};
+pub use workload::{
+    Extent, Measure, Per, ReplayShape, Workload, WorkloadFacts, messages_per_burst,
+};
 
 /// Where the roles run, as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! What was measured, and what follows from it.
 //!
 //! A [`record`] is the result of one trial. Everything that is said about records is decided here, once: which trials
-//! belong together and which of them count ([`cases`]), what their figures are ([`stats`]), which case is better
+//! belong together and which of them count ([`cases`]), what their figures are ([`figure`], [`stats`]), which case is better
 //! ([`rank`], [`compare`]), which goals are met ([`goals`]), and what bounds a figure ([`limits`]). The laboratory writes
 //! records; the report shows and the advice chooses by what this crate says.
 
@@ -10,6 +10,7 @@ pub mod cases;
 pub mod compare;
 pub mod export;
 pub mod family;
+pub mod figure;
 pub mod fit;
 pub mod goals;
 pub mod histogram;

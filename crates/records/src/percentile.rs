@@ -60,6 +60,23 @@ impl Percentile {
         }
     }
 
+    /// The name within the keys of figures.
+    pub fn word(self) -> &'static str {
+        self.key().trim_end_matches("_us")
+    }
+
+    /// The name in titles.
+    pub fn words(self) -> &'static str {
+        match self {
+            Percentile::P50 => "median",
+            Percentile::P90 => "90th percentile",
+            Percentile::P99 => "99th percentile",
+            Percentile::P999 => "99.9th percentile",
+            Percentile::P9999 => "99.99th percentile",
+            Percentile::Max => "maximum",
+        }
+    }
+
     /// How many samples a trial needs for this percentile, so that [`SAMPLES_BEYOND`] lie beyond
     /// it.
     pub fn samples_needed(self) -> u64 {

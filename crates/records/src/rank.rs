@@ -7,19 +7,21 @@
 use std::collections::BTreeMap;
 
 use crossway_mech::Wait;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::awake;
-use crate::cases::{self, Case, CaseKey, latency};
+use crate::cases::{self, Case, CaseKey};
 use crate::compare::durations;
-use crate::inputs::{Measure, Workload};
+use crate::figure::Figure;
+use crate::inputs::Measure;
 use crate::limits::{MOVED_FACTOR, bound};
-use crate::record::{Rates, Record, Span, Status};
+use crate::percentile::Percentile;
+use crate::record::{Rates, Record, Status};
 use crate::regimes::Regimes;
 use crate::stats::{self, Summary};
 
 /// The wait class of the ends. Mechanisms of different classes never share a ranking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitClass {
     /// Sleeps when there is nothing to do.
@@ -63,58 +65,17 @@ impl WaitClass {
     }
 }
 
-/// The figure by which a workload's speed is ranked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Speed {
-    /// Messages per second; more is better.
-    MsgsPerS,
-    /// Median round trip, nanoseconds.
-    RoundTripP50Ns,
-    /// 99th percentile of the one-way latency from the intended time, nanoseconds.
-    OneWayP99Ns,
-    /// Median of the one-way latency from the intended time, nanoseconds; used if a trial has too few samples for
-    /// the percentile.
-    OneWayP50Ns,
-    /// Sum of the medians of set-up, exchange and tear-down, nanoseconds.
-    WholeExchangeNs,
-}
-
-impl Speed {
-    /// The figure by which trials of one workload are ranked; all of these trials have it.
-    fn common_to(workload: &Workload, trials: &[&Record]) -> Speed {
-        let has_p99 =
-            |record: &&Record| latency(record, Span::OneWay).is_none_or(|l| l.p99.is_some());
-        match workload.facts().measure {
-            Measure::Rate => Speed::MsgsPerS,
-            Measure::RoundTrip => Speed::RoundTripP50Ns,
-            Measure::OneWay if trials.iter().all(has_p99) => Speed::OneWayP99Ns,
-            Measure::OneWay => Speed::OneWayP50Ns,
-            Measure::Exchange => Speed::WholeExchangeNs,
-        }
-    }
-
-    /// The figure of a trial; `None` if the trial does not have it.
-    pub fn of(&self, record: &Record) -> Option<f64> {
-        let p50 = |span| latency(record, span).map(|l| l.p50 as f64);
-        match self {
-            Speed::MsgsPerS => record.throughput.map(|t| t.msgs_per_s),
-            Speed::RoundTripP50Ns => p50(Span::RoundTrip),
-            Speed::OneWayP99Ns => latency(record, Span::OneWay)?.p99.map(|p99| p99 as f64),
-            Speed::OneWayP50Ns => p50(Span::OneWay),
-            Speed::WholeExchangeNs => {
-                Some(p50(Span::SetUp)? + p50(Span::Exchange)? + p50(Span::TearDown)?)
-            }
-        }
-    }
-
-    fn more_is_better(&self) -> bool {
-        matches!(self, Speed::MsgsPerS)
-    }
+/// The figure by which trials of one workload are ranked by speed: the median or, for messages that are
+/// due at fixed times, the 99th percentile if all trials have it.
+fn speed(trials: &[&Record]) -> Option<Figure> {
+    let measure = trials.first()?.inputs.workload.facts().measure;
+    let p99 = Figure::speed(measure, Percentile::P99);
+    let has_p99 = measure == Measure::OneWay && trials.iter().all(|r| p99.of(*r).is_some());
+    Some(if has_p99 { p99 } else { Figure::speed(measure, Percentile::P50) })
 }
 
 /// A mechanism's entry in a ranking.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Entry {
     /// The mechanism's rank, from 1. A rank is shared by all entries whose intervals overlap that of the first entry
     /// with this rank, which has the best median of them. Null for a mechanism with fewer than five trials, which is
@@ -131,21 +92,17 @@ pub struct Entry {
     pub cores_moved: bool,
     /// Whether the speed lies beyond the physical limit that was measured between the trials
     /// ([`crate::limits::bound::beyond`]): either it is wrong, or the mechanism avoids a cost that the limit includes.
-    #[serde(default)]
     pub beyond_limit: bool,
     /// Offered rate, and the median of the achieved ones; null unless messages are sent at a fixed rate.
-    #[serde(default)]
     pub rates: Option<Rates>,
     /// Number of the trials that missed the offered rate; the figures include them.
-    #[serde(default)]
     pub below_rate: usize,
     /// Fraction of the sent messages that were lost, for mechanisms that may lose messages; null if none was lost.
-    #[serde(default)]
     pub lost_share: Option<f64>,
 }
 
 /// A ranking of the mechanisms measured in one setting.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ranking {
     /// What all entries have in common, in readable form.
     pub setting: String,
@@ -154,10 +111,9 @@ pub struct Ranking {
     /// The wait class of all entries.
     pub wait_class: WaitClass,
     /// The figure by which speed is ranked.
-    pub speed: Speed,
+    pub speed: Figure,
     /// Mechanisms without trials that count in this setting (all are degraded, or most missed their rate), each with its
     /// way of waiting; they have no entry.
-    #[serde(default)]
     pub degraded: Vec<String>,
     /// The entries by rank; within a rank, by median speed.
     pub by_speed: Vec<Entry>,
@@ -166,7 +122,7 @@ pub struct Ranking {
 }
 
 /// Two mechanisms whose order is reversed under load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reversal {
     /// What both rankings have in common, in readable form.
     pub setting: String,
@@ -181,7 +137,7 @@ pub struct Reversal {
 }
 
 /// Which of the two figures a ranking uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
     /// Speed.
@@ -191,7 +147,7 @@ pub enum By {
 }
 
 /// All rankings of a set of records.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Rankings {
     /// The rankings, in the order in which their cases first appear.
     pub rankings: Vec<Ranking>,
@@ -202,18 +158,15 @@ pub struct Rankings {
     /// Settings without trials that count, in readable form; they have no ranking.
     pub degraded: Vec<String>,
     /// Settings in which no trial has a figure by which it could be ranked; they have no ranking.
-    #[serde(default)]
     pub without_figures: Vec<WithoutFigures>,
     /// Mechanisms that work in one of two ways in a setting; they have no rank there.
-    #[serde(default)]
     pub two_regimes: Vec<TwoRegimes>,
     /// What a reader of all rankings should know, in whole sentences.
-    #[serde(default)]
     pub warnings: Vec<String>,
 }
 
 /// A mechanism whose trials in a setting fall into two groups.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TwoRegimes {
     /// The setting, in readable form.
     pub setting: String,
@@ -225,7 +178,7 @@ pub struct TwoRegimes {
 }
 
 /// A setting in which no trial has a figure by which it could be ranked.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WithoutFigures {
     /// The setting, in readable form.
     pub setting: String,
@@ -234,7 +187,7 @@ pub struct WithoutFigures {
 }
 
 /// A setting in which a single mechanism was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alone {
     /// The setting, in readable form.
     pub setting: String,
@@ -243,7 +196,6 @@ pub struct Alone {
     /// Its wait class.
     pub wait_class: WaitClass,
     /// Mechanisms without trials that count in this setting.
-    #[serde(default)]
     pub degraded: Vec<String>,
 }
 
@@ -289,14 +241,13 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
             alone.push(Alone { setting, mechanism, wait_class: class, degraded });
             continue;
         }
-        let trials: Vec<&Record> = members.iter().flat_map(|c| c.records.iter().copied()).collect();
-        let speed = Speed::common_to(&trials[0].inputs.workload, &trials);
+        let trials: Vec<&Record> = members.iter().flat_map(|case| case.good()).collect();
+        let Some(speed) = speed(&trials) else { continue };
         let by_speed = places(&members, |r| speed.of(r), speed.more_is_better());
         let by_bits_per_cpu_s =
             places(&members, |r| r.cost.map(|c| c.bits_per_cpu_s).filter(|bits| *bits > 0.0), true);
         if by_speed.is_empty() && by_bits_per_cpu_s.is_empty() {
-            let field = if speed == Speed::MsgsPerS { "throughput" } else { "latency_ns" };
-            let why = trials.iter().find_map(|r| r.nulls.get(field).cloned());
+            let why = trials.iter().find_map(|r| r.nulls.get(speed.field()).cloned());
             without_figures.push(WithoutFigures { setting, why });
             continue;
         }

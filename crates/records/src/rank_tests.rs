@@ -1,8 +1,8 @@
 //! Tests of rankings.
 
 use super::*;
-use crate::inputs::Load;
-use crate::record::RoleMeters;
+use crate::inputs::{Load, Workload};
+use crate::record::{RoleMeters, Span};
 use crate::samples;
 
 fn five(middle: u64) -> [u64; 5] {
@@ -34,7 +34,7 @@ fn overlapping_intervals_share_a_place_and_the_next_place_is_skipped() {
     let ranked = rank(&records);
     assert_eq!(ranked.rankings.len(), 1);
     let ranking = &ranked.rankings[0];
-    assert_eq!(ranking.speed, Speed::RoundTripP50Ns);
+    assert_eq!(ranking.speed, Figure::Latency(Span::RoundTrip, Percentile::P50));
     assert_eq!(places_of(&ranking.by_speed), [(1, "pipe"), (1, "fifo"), (3, "tcp")]);
     // The order by CPU time is different.
     assert_eq!(places_of(&ranking.by_bits_per_cpu_s), [(1, "tcp"), (2, "fifo"), (3, "pipe")]);
@@ -175,10 +175,28 @@ fn a_median_is_not_ranked_as_a_percentile_that_some_trials_lack() {
     let mut records = paced("pipe", 1000);
     records.extend(paced("tcp", 2000));
     let ranking = rank(&records).rankings.remove(0);
-    assert_eq!((ranking.speed, ranking.by_speed[0].figure.median), (Speed::OneWayP99Ns, 10_000.0));
+    let figure = |ranking: &Ranking| (ranking.speed.key(), ranking.by_speed[0].figure.median);
+    assert_eq!(figure(&ranking), ("one-way-p99-ns".to_owned(), 10_000.0));
     records[7].latency_ns.iter_mut().for_each(|latency| latency.p99 = None);
     let ranking = rank(&records).rankings.remove(0);
-    assert_eq!((ranking.speed, ranking.by_speed[0].figure.median), (Speed::OneWayP50Ns, 1000.0));
+    assert_eq!(figure(&ranking), ("one-way-p50-ns".to_owned(), 1000.0));
+    // A trial that does not count does not decide by what the others are ranked.
+    records[7].status = Status::Degraded;
+    let ranking = rank(&records).rankings.remove(0);
+    assert_eq!(figure(&ranking), ("one-way-p99-ns".to_owned(), 10_000.0));
+}
+
+#[test]
+fn exchanges_between_hosts_are_ranked_without_their_end() {
+    let mut records = samples::exchanges("tcp", &five(1000));
+    records.extend(samples::exchanges("tipc-kernel-stream", &five(2000)));
+    let ranked = |records: &[Record]| {
+        let ranking = rank(records).rankings.remove(0);
+        (ranking.speed.key(), ranking.by_speed[0].figure.median)
+    };
+    assert_eq!(ranked(&records), ("whole-exchange-ns".to_owned(), 6000.0));
+    records.iter_mut().for_each(|record| record.latency_ns.retain(|l| l.span != Span::TearDown));
+    assert_eq!(ranked(&records), ("whole-exchange-ns".to_owned(), 4000.0));
 }
 
 #[test]

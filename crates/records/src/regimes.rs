@@ -2,11 +2,11 @@
 //! in which. A median of such trials only says which group has more of them, so the case has no single figure and no
 //! rank.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::awake::sleeps_per_msg;
-use crate::inputs::Measure;
-use crate::rank::Speed;
+use crate::figure::Figure;
+use crate::percentile::Percentile;
 use crate::record::Record;
 use crate::stats;
 
@@ -21,7 +21,7 @@ const TRIALS: usize = 2;
 const DIFFERENT: f64 = 1.5;
 
 /// A group of trials with similar figures.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Regime {
     /// Number of trials.
     pub trials: usize,
@@ -36,10 +36,10 @@ pub struct Regime {
 }
 
 /// A case whose trials fall into two groups.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Regimes {
     /// The figure by which the trials were divided.
-    pub speed: Speed,
+    pub speed: Figure,
     /// The group with the smaller figures.
     pub low: Regime,
     /// The group with the larger figures.
@@ -51,15 +51,11 @@ impl Regimes {
     /// interval of their median reaches across a gap between two groups ([`gap`]): the median of the next trials may then
     /// lie in either of them.
     pub fn of(trials: &[&Record]) -> Option<Regimes> {
-        let speed = match trials.first()?.inputs.workload.facts().measure {
-            Measure::Rate => Speed::MsgsPerS,
-            Measure::RoundTrip => Speed::RoundTripP50Ns,
-            Measure::OneWay => Speed::OneWayP50Ns,
-            Measure::Exchange => Speed::WholeExchangeNs,
-        };
+        let measure = trials.first()?.inputs.workload.facts().measure;
+        let speed = Figure::speed(measure, Percentile::P50);
         let mut by_figure: Vec<(f64, &Record)> = trials
             .iter()
-            .filter_map(|r| Some((speed.of(r).filter(|x| x.is_finite() && *x > 0.0)?, *r)))
+            .filter_map(|r| Some((speed.of(*r).filter(|x| x.is_finite() && *x > 0.0)?, *r)))
             .collect();
         by_figure.sort_by(|a, b| a.0.total_cmp(&b.0));
         let figures: Vec<f64> = by_figure.iter().map(|(figure, _)| *figure).collect();

@@ -162,6 +162,22 @@ pub fn paced(shares: &[f64]) -> Vec<Record> {
     records
 }
 
+/// Trials of exchanges, one for each of these times to answer. To connect takes three times as long, to close twice.
+pub fn exchanges(mechanism: &str, answers_ns: &[u64]) -> Vec<Record> {
+    let mut records = trials(mechanism, 64, answers_ns, 1000.0);
+    for record in &mut records {
+        record.inputs.workload = Workload::Exchange;
+        let made = record.latency_ns[0].clone();
+        let parts = [(Span::SetUp, 3), (Span::Exchange, 1), (Span::TearDown, 2)];
+        let part = |(span, times)| {
+            let [p50, max] = [made.p50, made.max].map(|ns| ns * times);
+            Latency { span, p50, p99: made.p99.map(|ns| ns * times), max, ..made.clone() }
+        };
+        record.latency_ns = parts.map(part).to_vec();
+    }
+    records
+}
+
 /// One trial with each of these round trips.
 pub fn trials(mechanism: &str, size: u64, p50s_ns: &[u64], cpu_ns: f64) -> Vec<Record> {
     p50s_ns

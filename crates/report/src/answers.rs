@@ -59,9 +59,9 @@ pub struct Answers {
 }
 
 const COLUMNS: [(&str, Metric); 3] = [
-    ("Shortest round trip", Metric::RoundTripP50),
-    ("Most bytes per second", Metric::ByteRate),
-    ("Least CPU per message", Metric::CpuPerMessage),
+    ("Shortest round trip", Metric::ROUND_TRIP_P50),
+    ("Most bytes per second", Metric::BYTE_RATE),
+    ("Least CPU per message", Metric::CPU_PER_MESSAGE),
 ];
 
 /// Maximum number of rows, so that the table fits the first screen.
@@ -85,11 +85,11 @@ impl Answers {
             let present: Vec<_> = COLUMNS
                 .iter()
                 // A spinning end keeps its whole core busy, so a CPU column would only repeat the speed.
-                .filter(|(_, m)| class != WaitClass::Spinning || *m != Metric::CpuPerMessage)
+                .filter(|(_, m)| class != WaitClass::Spinning || *m != Metric::CPU_PER_MESSAGE)
                 // There is little room, and the round trip is the reason to choose a hybrid or a busy one.
                 .filter(|(_, m)| {
                     !matches!(class, WaitClass::Hybrid | WaitClass::Busy)
-                        || *m == Metric::RoundTripP50
+                        || *m == Metric::ROUND_TRIP_P50
                 })
                 .filter(|(_, m)| sizes.iter().any(|s| has(*m, class, *s).is_some()))
                 .collect();

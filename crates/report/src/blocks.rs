@@ -66,11 +66,11 @@ pub(crate) fn have_column(blocks: &[Block], head: &str) -> bool {
 
 /// The columns of the tables of round trips and streams, with the metric of each.
 const COLUMNS: [(&str, Metric); 5] = [
-    ("Round trip p50", Metric::RoundTripP50),
-    ("p99", Metric::RoundTripP99),
-    ("Throughput", Metric::ByteRate),
-    ("Messages", Metric::MessageRate),
-    ("CPU / message", Metric::CpuPerMessage),
+    ("Round trip p50", Metric::ROUND_TRIP_P50),
+    ("p99", Metric::ROUND_TRIP_P99),
+    ("Throughput", Metric::BYTE_RATE),
+    ("Messages", Metric::MESSAGE_RATE),
+    ("CPU / message", Metric::CPU_PER_MESSAGE),
 ];
 /// Heads of three more columns: the longest round trip, the CPU time per round trip, and the noise.
 const MAX: &str = "max";
@@ -161,11 +161,11 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
             let mut heads = vec!["Mechanism".to_owned()];
             for (name, metric) in &columns {
                 heads.push((*name).to_owned());
-                if *metric == Metric::RoundTripP50
-                    && !columns.iter().any(|(_, m)| *m == Metric::RoundTripP99)
+                if *metric == Metric::ROUND_TRIP_P50
+                    && !columns.iter().any(|(_, m)| *m == Metric::ROUND_TRIP_P99)
                 {
                     heads.extend(["p99", MAX, CPU_ROUND_TRIP].map(str::to_owned));
-                } else if *metric == Metric::RoundTripP99 {
+                } else if *metric == Metric::ROUND_TRIP_P99 {
                     heads.extend([MAX, CPU_ROUND_TRIP].map(str::to_owned));
                 }
             }
@@ -196,7 +196,7 @@ fn leave_out_empty_noise(heads: &mut Vec<String>, rows: &mut [Row]) {
 /// Returns the metric of a column, or `None` if mechanisms are not ranked by the column.
 fn metric(head: &str) -> Option<Metric> {
     match head {
-        CPU_ROUND_TRIP => Some(Metric::CpuPerRoundTrip),
+        CPU_ROUND_TRIP => Some(Metric::CPU_PER_ROUND_TRIP),
         head => COLUMNS.iter().find(|(name, _)| *name == head).map(|(_, metric)| *metric),
     }
 }
@@ -209,21 +209,21 @@ fn case_of<'a>(metric: Metric, cases: &[&'a Case]) -> Option<&'a Case> {
 /// Returns the wait class under which a mechanism is listed: that of its round trips, if it has any, because only in
 /// them can it be busy.
 fn class_of(contender: &Contender, cases: &[&Case]) -> WaitClass {
-    case_of(Metric::RoundTripP50, cases).map_or(contender.discipline(), |case| case.class)
+    case_of(Metric::ROUND_TRIP_P50, cases).map_or(contender.discipline(), |case| case.class)
 }
 
 /// Returns the cell of a mechanism in a column, and whether its case is degraded; `None` if there is no figure.
 fn shown(head: &str, cases: &[&Case]) -> Option<(Cell, bool)> {
     // Requests at a rate have round trips, too, but a table of their own.
     let timed = || {
-        let case = cases.iter().find(|c| Metric::RoundTripP50.of(c).is_some())?;
+        let case = cases.iter().find(|c| Metric::ROUND_TRIP_P50.of(c).is_some())?;
         Some((case.latency(Span::RoundTrip)?, case.degraded))
     };
     if head == MAX {
         return timed().map(|(latency, degraded)| (duration(latency.max), degraded));
     }
     let metric = metric(head)?;
-    if metric == Metric::RoundTripP99
+    if metric == Metric::ROUND_TRIP_P99
         && let Some((latency, degraded)) = timed().filter(|(latency, _)| latency.p99.is_none())
         && let Some(cell) = pooled(latency, |all| all.p99)
     {
@@ -284,7 +284,7 @@ fn beyond(
 fn note_limit(cell: &mut Cell, metric: Metric, contender: &Contender, cases: &[&Case]) {
     if let Some((name, limit)) = beyond(metric, contender, cases) {
         let limit = match metric {
-            Metric::RoundTripP50 => Quantity::Duration.show(limit.value),
+            Metric::ROUND_TRIP_P50 => Quantity::Duration.show(limit.value),
             _ => Quantity::ByteRate.show(limit.value),
         };
         let note = cell.note.take().unwrap_or_default();
@@ -349,9 +349,9 @@ fn rows(
         }
         let measured =
             |metric: Metric| cases.iter().filter(|c| !c.degraded).find_map(|c| metric.of(c));
-        cells.push(noise_cell([Metric::RoundTripP50, Metric::ByteRate].map(measured)));
-        let order = value(Metric::RoundTripP50)
-            .or(value(Metric::ByteRate).map(|rate| -rate))
+        cells.push(noise_cell([Metric::ROUND_TRIP_P50, Metric::BYTE_RATE].map(measured)));
+        let order = value(Metric::ROUND_TRIP_P50)
+            .or(value(Metric::BYTE_RATE).map(|rate| -rate))
             .unwrap_or(f64::INFINITY);
         let (good, degraded): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|c| !c.degraded);
         let words = [

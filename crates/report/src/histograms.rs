@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crossway_records::histogram::{Archive, read_log, tag};
+use crossway_records::histogram::{Archive, read_log};
 use crossway_records::percentile::SAMPLES_BEYOND;
 use crossway_records::record::Span;
 use hdrhistogram::Histogram;
@@ -66,7 +66,7 @@ impl Histograms {
             }
             let of_file = || {
                 let text = std::fs::read(dir.join(path)).ok()?;
-                Some(read_log(&text).into_iter().find(|(name, _)| name == tag(span))?.1)
+                Some(read_log(&text).into_iter().find(|(name, _)| name == span.key())?.1)
             };
             trials.push(self.archive.get(file, span).or_else(of_file)?);
         }

@@ -128,9 +128,9 @@ fn selection(summary: &Summary) -> Vec<usize> {
         }
     };
     let with_figure = |metric: Metric| summary.sizes(|c| c.setting == 0 && metric.of(c).is_some());
-    for metric in [Metric::RoundTripP50, Metric::ByteRate] {
+    for metric in [Metric::ROUND_TRIP_P50, Metric::BYTE_RATE] {
         let sizes = with_figure(metric);
-        let size = if metric == Metric::ByteRate { sizes.last() } else { sizes.first() };
+        let size = if metric == Metric::BYTE_RATE { sizes.last() } else { sizes.first() };
         for class in [WaitClass::Blocking, WaitClass::Spinning, WaitClass::Hybrid, WaitClass::Busy]
         {
             if let Some(ranking) = size.and_then(|s| Ranking::of(summary, metric, 0, *s, class)) {

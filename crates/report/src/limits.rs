@@ -152,12 +152,12 @@ impl Limits {
     ) -> Option<(&'static str, Estimate)> {
         let figure = metric.of(case).filter(Estimate::has_interval)?;
         match metric {
-            Metric::RoundTripP50 => {
+            Metric::ROUND_TRIP_P50 => {
                 let limit = self.round_trip_limit(case);
                 limit.filter(|(_, limit)| is_better(&figure, limit, false))
             }
-            Metric::ByteRate | Metric::MessageRate => {
-                let bytes = Metric::ByteRate.of(case)?;
+            Metric::BYTE_RATE | Metric::MESSAGE_RATE => {
+                let bytes = Metric::BYTE_RATE.of(case)?;
                 let limit = self.throughput_limit(contender, case);
                 limit.filter(|(_, limit)| is_better(&bytes, limit, true))
             }

@@ -1,83 +1,73 @@
 //! Rankings of contenders by one figure, within one wait class, one setting and one message size.
 
-use crossway_records::inputs::Workload;
+use crossway_records::figure::Figure;
+use crossway_records::inputs::{Per, Workload};
+use crossway_records::percentile::Percentile;
 use crossway_records::record::Span;
 
 use crate::summary::{Case, Summary};
 use crate::units::Quantity;
-use crossway_records::rank::{MOVED, Speed, WaitClass};
+use crossway_records::rank::{MOVED, WaitClass};
 use crossway_records::stats::Estimate;
 
-/// A figure by which contenders are ranked.
+/// A figure of one workload, by which contenders are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Metric {
-    /// Median round trip.
-    RoundTripP50,
-    /// 99th percentile of the round trip.
-    RoundTripP99,
-    /// Payload bytes per second.
-    ByteRate,
-    /// Messages per second.
-    MessageRate,
-    /// CPU-nanoseconds of both ends per round trip.
-    CpuPerRoundTrip,
-    /// CPU-nanoseconds of both ends per one-way message.
-    CpuPerMessage,
-    /// Median latency of messages or requests that are sent at fixed times, from the time at which each was due.
-    DueP50(Workload),
-    /// 99th percentile of that latency.
-    DueP99(Workload),
+pub struct Metric {
+    /// The workload that yields the figure.
+    pub workload: Workload,
+    /// The figure.
+    pub figure: Figure,
 }
 
 impl Metric {
-    /// Returns the workload that yields the figure.
-    pub fn workload(self) -> Workload {
-        match self {
-            Metric::RoundTripP50 | Metric::RoundTripP99 | Metric::CpuPerRoundTrip => {
-                Workload::PingPong
-            }
-            Metric::ByteRate | Metric::MessageRate | Metric::CpuPerMessage => Workload::Throughput,
-            Metric::DueP50(workload) | Metric::DueP99(workload) => workload,
-        }
+    /// Median round trip.
+    pub const ROUND_TRIP_P50: Metric = Metric::round_trip(Percentile::P50);
+    /// 99th percentile of the round trip.
+    pub const ROUND_TRIP_P99: Metric = Metric::round_trip(Percentile::P99);
+    /// Payload bytes per second, one way.
+    pub const BYTE_RATE: Metric = Metric::one_way(Figure::ByteRate);
+    /// Messages per second, one way.
+    pub const MESSAGE_RATE: Metric = Metric::one_way(Figure::MessageRate);
+    /// CPU time per round trip.
+    pub const CPU_PER_ROUND_TRIP: Metric =
+        Metric { workload: Workload::PingPong, figure: Figure::Cpu(Per::RoundTrip) };
+    /// CPU time per one-way message.
+    pub const CPU_PER_MESSAGE: Metric = Metric::one_way(Figure::Cpu(Per::Message));
+
+    const fn round_trip(percentile: Percentile) -> Metric {
+        let figure = Figure::Latency(Span::RoundTrip, percentile);
+        Metric { workload: Workload::PingPong, figure }
+    }
+
+    const fn one_way(figure: Figure) -> Metric {
+        Metric { workload: Workload::Throughput, figure }
+    }
+
+    /// Returns whether the messages are sent at fixed times. Their latency counts from the time at which
+    /// each was due.
+    pub fn is_paced(self) -> bool {
+        self.workload.facts().paced()
     }
 
     /// Returns the figure of a case; `None` if the case has another workload or lacks the figure.
     pub fn of(self, case: &Case) -> Option<Estimate> {
-        if case.workload != self.workload() {
+        if case.workload != self.workload {
             return None;
         }
-        let due = |workload: Workload| case.latency(workload.facts().measure.span()?);
-        match self {
-            Metric::RoundTripP50 => case.latency(Span::RoundTrip).map(|l| l.p50),
-            Metric::RoundTripP99 => case.latency(Span::RoundTrip).and_then(|l| l.p99),
-            Metric::ByteRate => case.bytes_per_s,
-            Metric::MessageRate => case.msgs_per_s,
-            Metric::CpuPerRoundTrip | Metric::CpuPerMessage => case.cpu_ns_per_msg,
-            Metric::DueP50(workload) => due(workload).map(|l| l.p50),
-            Metric::DueP99(workload) => due(workload).and_then(|l| l.p99),
-        }
-    }
-
-    /// Returns the quantity of a figure by which `crossway rank` ranks.
-    pub fn quantity_of(speed: Speed) -> Quantity {
-        match speed {
-            Speed::MsgsPerS => Quantity::MessageRate,
-            _ => Quantity::Duration,
+        match self.figure {
+            Figure::MessageRate => case.msgs_per_s,
+            Figure::ByteRate => case.bytes_per_s,
+            Figure::Cpu(_) => case.cpu_ns_per_msg,
+            Figure::Latency(span, Percentile::P50) => case.latency(span).map(|l| l.p50),
+            Figure::Latency(span, Percentile::P99) => case.latency(span).and_then(|l| l.p99),
+            // No ranking of the report is by another percentile or by whole exchanges.
+            Figure::Latency(..) | Figure::WholeExchange(_) => None,
         }
     }
 
     /// Returns the quantity of the figure.
     pub fn quantity(self) -> Quantity {
-        match self {
-            Metric::ByteRate => Quantity::ByteRate,
-            Metric::MessageRate => Quantity::MessageRate,
-            _ => Quantity::Duration,
-        }
-    }
-
-    /// Returns whether a larger value is better.
-    pub fn more_is_better(self) -> bool {
-        matches!(self, Metric::ByteRate | Metric::MessageRate)
+        Quantity::of(self.figure)
     }
 }
 
@@ -142,7 +132,7 @@ impl Ranking {
             .cases
             .iter()
             .filter(|c| c.setting == setting && c.size_bytes == size_bytes)
-            .filter(|c| c.workload == metric.workload())
+            .filter(|c| c.workload == metric.workload)
             .filter(|c| c.class == discipline && c.regimes.is_none())
             .partition(|c| c.degraded);
         let mut all: Vec<Entry> = good
@@ -154,7 +144,7 @@ impl Ranking {
             .collect();
         all.sort_by(|a, b| {
             let order = a.figure.value.total_cmp(&b.figure.value);
-            let order = if metric.more_is_better() { order.reverse() } else { order };
+            let order = if metric.figure.more_is_better() { order.reverse() } else { order };
             order.then(a.contender.cmp(&b.contender))
         });
         let (mut entries, too_few): (Vec<Entry>, _) =
@@ -181,7 +171,7 @@ impl Ranking {
 /// Returns the factor by which `better` is better than `worse`: the smallest and the largest that the two intervals
 /// allow. `None` unless the intervals show that `better` is better.
 pub fn advantage(metric: Metric, better: &Estimate, worse: &Estimate) -> Option<(f64, f64)> {
-    let (least, most) = if metric.more_is_better() {
+    let (least, most) = if metric.figure.more_is_better() {
         (better.low / worse.high, better.high / worse.low)
     } else {
         (worse.low / better.high, worse.high / better.low)

@@ -1,5 +1,6 @@
 //! Formats quantities for people, with three significant digits and a unit that keeps the number small.
 
+use crossway_records::figure::Figure;
 use serde::Serialize;
 
 /// Formats a value with three significant digits and no exponent.
@@ -57,6 +58,15 @@ pub enum Quantity {
 }
 
 impl Quantity {
+    /// Returns the quantity of a figure of a trial.
+    pub fn of(figure: Figure) -> Quantity {
+        match figure {
+            Figure::MessageRate => Quantity::MessageRate,
+            Figure::ByteRate => Quantity::ByteRate,
+            Figure::Latency(..) | Figure::WholeExchange(_) | Figure::Cpu(_) => Quantity::Duration,
+        }
+    }
+
     fn scale(self, value: f64) -> Scale {
         match self {
             Quantity::Duration => duration_scale(value),

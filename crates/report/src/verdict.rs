@@ -38,18 +38,18 @@ impl Verdict {
             let headline = nothing_measured(summary);
             return Verdict { headline, detail: BELOW.to_owned(), ..Verdict::default() };
         }
-        let trips = summary.sizes(|c| c.setting == 0 && Metric::RoundTripP50.of(c).is_some());
-        let rates = summary.sizes(|c| c.setting == 0 && Metric::ByteRate.of(c).is_some());
+        let trips = summary.sizes(|c| c.setting == 0 && Metric::ROUND_TRIP_P50.of(c).is_some());
+        let rates = summary.sizes(|c| c.setting == 0 && Metric::BYTE_RATE.of(c).is_some());
         let paced = paced::metric(summary);
         // What is compared, the most useful first: each figure at one size.
         let mut compared: Vec<(Metric, u64)> = Vec::new();
-        compared.extend(usual(&trips).map(|size| (Metric::RoundTripP50, size)));
-        compared.extend(rates.last().map(|size| (Metric::ByteRate, *size)));
+        compared.extend(usual(&trips).map(|size| (Metric::ROUND_TRIP_P50, size)));
+        compared.extend(rates.last().map(|size| (Metric::BYTE_RATE, *size)));
         let small = usual(&rates);
         compared.extend(
-            small.filter(|size| rates.last() != Some(size)).map(|s| (Metric::MessageRate, s)),
+            small.filter(|size| rates.last() != Some(size)).map(|s| (Metric::MESSAGE_RATE, s)),
         );
-        compared.extend(small.map(|size| (Metric::CpuPerMessage, size)));
+        compared.extend(small.map(|size| (Metric::CPU_PER_MESSAGE, size)));
         compared.extend(paced);
 
         let leading = [compared.first().copied(), paced]
@@ -67,10 +67,10 @@ impl Verdict {
                     None => {}
                 }
             }
-            if *metric == Metric::RoundTripP50 {
+            if *metric == Metric::ROUND_TRIP_P50 {
                 sentences.extend(busy(summary, *size));
             }
-            if !matches!(metric, Metric::MessageRate | Metric::CpuPerMessage) {
+            if !matches!(*metric, Metric::MESSAGE_RATE | Metric::CPU_PER_MESSAGE) {
                 sentences.extend(spinning_against_blocking(summary, *metric, *size));
             }
         }
@@ -82,14 +82,14 @@ impl Verdict {
         if let Some((metric, size)) = paced {
             sentences.extend(too_few(summary, &[size], metric));
         }
-        sentences.extend(too_few(summary, &trips, Metric::RoundTripP50));
-        sentences.extend(too_few(summary, &rates, Metric::ByteRate));
+        sentences.extend(too_few(summary, &trips, Metric::ROUND_TRIP_P50));
+        sentences.extend(too_few(summary, &rates, Metric::BYTE_RATE));
         sentences.extend(not_measured(summary));
 
         let (headline, mut detail) = leading.map(|(_, _, said)| said).unwrap_or_else(|| {
             let few = [
-                too_few(summary, &trips, Metric::RoundTripP50),
-                too_few(summary, &rates, Metric::ByteRate),
+                too_few(summary, &trips, Metric::ROUND_TRIP_P50),
+                too_few(summary, &rates, Metric::BYTE_RATE),
                 paced.and_then(|(metric, size)| too_few(summary, &[size], metric)),
             ];
             let (headline, detail) = if few.iter().any(Option::is_some) {
@@ -142,7 +142,7 @@ const NO_WINNER: &str = "Too few trials to name a winner: at least five good tri
 
 /// Names the mechanisms whose ends hardly slept in round trips; `None` if there are none.
 fn busy(summary: &Summary, size: u64) -> Option<String> {
-    let ranking = Ranking::of_any(summary, Metric::RoundTripP50, 0, size, WaitClass::Busy);
+    let ranking = Ranking::of_any(summary, Metric::ROUND_TRIP_P50, 0, size, WaitClass::Busy);
     let entries: Vec<&Entry> = ranking.entries.iter().chain(&ranking.too_few).collect();
     let first = entries.first()?;
     let names = list(entries.iter().map(|e| e.name(summary)));
@@ -194,10 +194,8 @@ fn too_few(summary: &Summary, sizes: &[u64], metric: Metric) -> Option<String> {
         return None;
     }
     let what = match metric {
-        Metric::RoundTripP50 => "round trips".to_owned(),
-        Metric::DueP50(workload) | Metric::DueP99(workload) => {
-            workload_name(workload, *sizes.first()?)
-        }
+        Metric::ROUND_TRIP_P50 => "round trips".to_owned(),
+        paced if paced.is_paced() => workload_name(paced.workload, *sizes.first()?),
         _ => "throughput".to_owned(),
     };
     let have = plural(names.len(), "has", "have");
@@ -225,11 +223,9 @@ fn usual(sizes: &[u64]) -> Option<u64> {
 
 /// Returns the subject of a sentence: `64-byte messages`, with the rate at which they are sent, if any.
 fn subject(metric: Metric, size: u64) -> String {
-    let rate = match metric {
-        Metric::DueP50(workload) | Metric::DueP99(workload) => {
-            format!(" ({})", workload_name(workload, size))
-        }
-        _ => String::new(),
+    let rate = match metric.is_paced() {
+        true => format!(" ({})", workload_name(metric.workload, size)),
+        false => String::new(),
     };
     format!("{} messages{rate}", units::size_adjective(size))
 }
@@ -257,20 +253,6 @@ fn alone(ranking: &Ranking) -> &'static str {
     if others == 0 { "was measured" } else { "has enough good trials" }
 }
 
-/// The name of a metric in a sentence about a single mechanism.
-fn figure_name(metric: Metric) -> &'static str {
-    match metric {
-        Metric::RoundTripP50 => "median round trip",
-        Metric::RoundTripP99 => "99th-percentile round trip",
-        Metric::DueP50(_) => "median latency",
-        Metric::DueP99(_) => "99th-percentile latency",
-        Metric::CpuPerMessage => "CPU time per message",
-        Metric::CpuPerRoundTrip => "CPU time per round trip",
-        Metric::MessageRate => "message rate",
-        Metric::ByteRate => "throughput",
-    }
-}
-
 /// Which blocking contenders are best by a figure.
 enum Best {
     /// A sentence on the best one.
@@ -291,14 +273,14 @@ fn best(summary: &Summary, metric: Metric, size: u64) -> Option<Best> {
             "For {subject}, only {} {}, with a {} of {}.",
             name(summary, first),
             alone(&ranking),
-            figure_name(metric),
+            words.name,
             figure(metric, first)
         )));
     }
     if leaders.len() > 1 {
         return Some(Best::Open(format!(
             "{} of {subject}: {} ({})",
-            figure_name(metric),
+            words.name,
             list(leaders.iter().map(|e| name(summary, e))),
             metric.quantity().show(first.figure.value)
         )));
@@ -321,18 +303,16 @@ fn spinning_against_blocking(summary: &Summary, metric: Metric, size: u64) -> Op
     // Without a mechanism that blocks, the headline is about those that spin.
     let blocking = Ranking::of(summary, metric, 0, size, WaitClass::Blocking)?;
     let block = &blocking.entries[0];
-    let what = match metric {
-        Metric::RoundTripP50 | Metric::RoundTripP99 => "answers",
-        Metric::DueP50(_) | Metric::DueP99(_) => "is",
-        _ => "carries",
+    let carries = metric.figure.more_is_better();
+    let what = match metric.is_paced() {
+        true => "is",
+        false if carries => "carries",
+        false => "answers",
     };
     let figure = figure(metric, spin);
     Some(match advantage(metric, &spin.figure, &block.figure) {
         Some((least, most)) => {
-            let degree = match metric {
-                Metric::ByteRate | Metric::MessageRate => "as much",
-                _ => "as fast",
-            };
+            let degree = if carries { "as much" } else { "as fast" };
             format!(
                 "Spinning, {spin_name} {what} {} times {degree} as {}: {figure}; but {price}.",
                 range(least, most),

@@ -6,12 +6,11 @@ use std::process::ExitCode;
 use crossway_lab::other_work::disturbances;
 use crossway_records::awake::busy_explained;
 use crossway_records::rank::{
-    By, Entry, MOVED, Ranking, Speed, TwoRegimes, WaitClass, contender, moved_explained, rank,
+    By, Entry, MOVED, Ranking, TwoRegimes, WaitClass, contender, moved_explained, rank,
 };
 use crossway_records::records_io::read_records;
 use crossway_records::stats::interval_name;
 use crossway_report::blocks::{BEYOND, BEYOND_MEANS, SIZES_ARE_REQUESTS, regimes_in_words};
-use crossway_report::ranking::Metric;
 use crossway_report::terminal::wrap_indented;
 use crossway_report::units::{Quantity, count};
 
@@ -216,14 +215,7 @@ fn in_words(two: &TwoRegimes) -> String {
 }
 
 fn title(ranking: &Ranking) -> String {
-    let what = match ranking.speed {
-        Speed::MsgsPerS => "messages per second",
-        Speed::RoundTripP50Ns => "median round trip",
-        Speed::OneWayP99Ns => "one way, 99th percentile",
-        Speed::OneWayP50Ns => "one way, median",
-        Speed::WholeExchangeNs => "median of the whole exchange",
-    };
-    format!("{}: {what}", ranking.setting)
+    format!("{}: {}", ranking.setting, ranking.speed.title())
 }
 
 /// Returns the offered rate of a ranking and the range of the achieved ones: `offered 1.00 k msg/s; achieved 99.2 % (tcp)
@@ -247,7 +239,7 @@ fn rates(ranking: &Ranking) -> Option<String> {
 
 impl Rank {
     fn grid(&self, ranking: &Ranking, ui: &Ui) -> Grid {
-        let quantity = Metric::quantity_of(ranking.speed);
+        let quantity = Quantity::of(ranking.speed);
         let entries = || ranking.by_speed.iter().chain(&ranking.by_bits_per_cpu_s);
         let interval = interval_name(entries().map(|entry| entry.figure.n));
         let wide = self.markdown || ui.width >= WIDE;

@@ -17,7 +17,9 @@ pub(super) fn read(at: &At<'_>, value: &Value, workloads: &[Workload]) -> Result
         if let Some(value) = table.get(figure.key()) {
             let at = at.key(figure.key());
             let bound = bound(&at, value)?;
-            if let Some(without) = workloads.iter().find(|workload| !figure.exists_for(workload)) {
+            if let Some(without) =
+                workloads.iter().find(|workload| figure.figure(workload).is_none())
+            {
                 return Err(at.bad(goals::without_latencies(without)));
             }
             goals.0.insert(figure, bound);
@@ -40,7 +42,7 @@ fn bound(at: &At<'_>, value: &Value) -> Result<f64, PlanError> {
 /// Writes the goals that this workload can decide as a value for a plan, and omits the others. Records of earlier
 /// versions may contain goals that their workload cannot decide.
 pub(super) fn written(goals: &Goals, workload: &Workload) -> Value {
-    let decided = goals.0.iter().filter(|(figure, _)| figure.exists_for(workload));
+    let decided = goals.0.iter().filter(|(figure, _)| figure.figure(workload).is_some());
     let entries = decided.map(|(figure, bound)| (figure.key().to_owned(), Value::Float(*bound)));
     Value::Table(entries.collect::<Table>())
 }

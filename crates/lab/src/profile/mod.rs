@@ -247,7 +247,7 @@ pub fn profile(
         workload: case.inputs.workload.word().to_owned(),
         size_bytes: case.inputs.size_bytes,
         messages: brought.window.messages,
-        unit: case.inputs.workload.facts().measure.unit().to_owned(),
+        unit: case.inputs.workload.facts().measure.per().name().to_owned(),
         sampling,
         roles,
     })

@@ -1,6 +1,6 @@
 //! Why a comparison is unclear, in words.
 
-use super::Figure;
+use crate::figure::Figure;
 use crate::regimes::Regimes;
 use crate::stats::TRIALS_AT_LEAST;
 
@@ -11,7 +11,7 @@ pub(super) fn too_few(figure: Figure, trials: [usize; 2], figures: [usize; 2]) -
         let are = if fewest == 1 { "trial is" } else { "trials are" };
         return format!("{fewest} {are} too few; run {TRIALS_AT_LEAST} or more");
     }
-    if matches!(figure, Figure::LatencyP99 { .. }) {
+    if figure.percentile().is_some_and(|p| p.samples_needed() > 1) {
         let [a, b] = figures;
         return format!(
             "{a} of {} trials of A and {b} of {} of B have the 1,000 samples for a p99, too few to compare; raise \

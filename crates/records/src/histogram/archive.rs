@@ -14,7 +14,7 @@ use hdrhistogram::serialization::interval_log::{
     IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
 };
 
-use super::{decode, tag};
+use super::decode;
 use crate::record::Span;
 
 /// Name of the file in the run's folder.
@@ -41,7 +41,7 @@ impl Archive {
 
     /// The histogram of a span in the file that a record names; `None` if the archive does not have it.
     pub fn get(&self, file: &str, span: Span) -> Option<Histogram<u64>> {
-        decode(self.0.get(&key(file, tag(span)))?)
+        decode(self.0.get(&key(file, span.key()))?)
     }
 }
 

@@ -17,3 +17,25 @@ pub enum Span {
     /// From the start of closing until the peer has closed as well.
     TearDown,
 }
+
+impl Span {
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Span::RoundTrip => "round trip",
+            Span::OneWay => "one way",
+            span => span.key(),
+        }
+    }
+
+    /// The name in records, in the keys of figures and in interval logs.
+    pub fn key(self) -> &'static str {
+        match self {
+            Span::RoundTrip => "round-trip",
+            Span::OneWay => "one-way",
+            Span::SetUp => "set-up",
+            Span::Exchange => "exchange",
+            Span::TearDown => "tear-down",
+        }
+    }
+}

@@ -198,11 +198,33 @@ impl Measure {
     }
 
     /// What counts as one message in a record, for example in its CPU time per message.
-    pub fn unit(self) -> &'static str {
+    pub fn per(self) -> Per {
         match self {
-            Measure::Rate | Measure::OneWay => "message",
-            Measure::RoundTrip => "round trip",
-            Measure::Exchange => "exchange",
+            Measure::Rate | Measure::OneWay => Per::Message,
+            Measure::RoundTrip => Per::RoundTrip,
+            Measure::Exchange => Per::Exchange,
+        }
+    }
+}
+
+/// What counts as one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Per {
+    /// A message in one direction.
+    Message,
+    /// A request with its reply.
+    RoundTrip,
+    /// Connecting, a request with its reply, and closing.
+    Exchange,
+}
+
+impl Per {
+    /// The name in sentences.
+    pub fn name(self) -> &'static str {
+        match self {
+            Per::Message => "message",
+            Per::RoundTrip => "round trip",
+            Per::Exchange => "exchange",
         }
     }
 }

@@ -6,10 +6,9 @@ use crossway_records::awake::busy_explained;
 use crossway_records::rank::{MOVED, WaitClass, moved_explained};
 use crossway_records::regimes::{Regime, Regimes};
 
-use crate::ranking::Metric;
 use crate::sheet::Row;
 use crate::summary::{Case, Summary, without_numbers};
-use crate::units;
+use crate::units::{self, Quantity};
 use crate::verdict::list;
 
 /// Footnote mark of a percentile that was computed from the samples of all trials.
@@ -125,7 +124,7 @@ pub(super) fn marks_explained(heads: &[String], rows: &[Row]) -> Vec<String> {
 
 /// The two groups in words: `two groups of trials: 17.4–17.9 µs (3 trials) and 38.9–52.9 µs (2 trials); ...`.
 pub fn regimes_in_words(regimes: &Regimes) -> String {
-    let quantity = Metric::quantity_of(regimes.speed);
+    let quantity = Quantity::of(regimes.speed);
     let group = |r: &Regime| {
         let range = quantity.show_interval(r.max, r.min, r.max);
         format!("{range} ({})", units::count(r.trials, "trial", "trials"))

@@ -35,7 +35,7 @@ pub(super) fn heat_map(summary: &Summary, limits: &Limits) -> Option<Chart> {
     }
     let mut wanted: Vec<(usize, u64, String)> = Vec::new();
     for case in &summary.cases {
-        if pair(case).is_some() && Metric::RoundTripP50.of(case).is_some() {
+        if pair(case).is_some() && Metric::ROUND_TRIP_P50.of(case).is_some() {
             let load = load_name(summary.settings[case.setting].load);
             let key = (case.contender, case.size_bytes, load);
             if !wanted.contains(&key) {
@@ -57,7 +57,7 @@ pub(super) fn heat_map(summary: &Summary, limits: &Limits) -> Option<Chart> {
         let mut matrix = Matrix::new(labels.clone(), labels);
         for (case, (a, b)) in cases {
             if let (Some(figure), Ok(row), Ok(column)) =
-                (Metric::RoundTripP50.of(case), cpus.binary_search(&a), cpus.binary_search(&b))
+                (Metric::ROUND_TRIP_P50.of(case), cpus.binary_search(&a), cpus.binary_search(&b))
             {
                 matrix.set(row, column, &figure, 1e-9);
             }

@@ -8,19 +8,19 @@ pub(super) fn trade_off(summary: &Summary) -> Option<Chart> {
     let mut views = Vec::new();
     for (metric, cost, name, axis) in [
         (
-            Metric::RoundTripP50,
-            Metric::CpuPerRoundTrip,
+            Metric::ROUND_TRIP_P50,
+            Metric::CPU_PER_ROUND_TRIP,
             "round trip",
             Axis::new("Median round trip", Scale::Log, "s"),
         ),
         (
-            Metric::MessageRate,
-            Metric::CpuPerMessage,
+            Metric::MESSAGE_RATE,
+            Metric::CPU_PER_MESSAGE,
             "message rate",
             Axis::new("Messages per second", Scale::Log, "msg/s"),
         ),
     ] {
-        let factor = if metric == Metric::RoundTripP50 { 1e-9 } else { 1.0 };
+        let factor = if metric == Metric::ROUND_TRIP_P50 { 1e-9 } else { 1.0 };
         let settings = settings_with(summary, |c| metric.of(c).is_some() && cost.of(c).is_some());
         for setting in settings {
             for size in summary.sizes(|c| c.setting == setting && metric.of(c).is_some()) {
@@ -63,8 +63,8 @@ pub(super) fn trade_off(summary: &Summary) -> Option<Chart> {
 pub(super) fn cpu_per_message(summary: &Summary) -> Option<Chart> {
     let mut views = Vec::new();
     for (metric, name) in [
-        (Metric::CpuPerMessage, "per message, one way"),
-        (Metric::CpuPerRoundTrip, "per round trip"),
+        (Metric::CPU_PER_MESSAGE, "per message, one way"),
+        (Metric::CPU_PER_ROUND_TRIP, "per round trip"),
     ] {
         for setting in settings_with(summary, |c| metric.of(c).is_some()) {
             let series = lines_over_size(summary, setting, 1e-9, |c| metric.of(c));
@@ -77,7 +77,7 @@ pub(super) fn cpu_per_message(summary: &Summary) -> Option<Chart> {
     }
     for setting in settings_with(summary, |c| c.bits_per_cpu_s.is_some()) {
         let series = lines_over_size(summary, setting, 1.0, |c| {
-            c.bits_per_cpu_s.filter(|_| Metric::ByteRate.of(c).is_some())
+            c.bits_per_cpu_s.filter(|_| Metric::BYTE_RATE.of(c).is_some())
         });
         if !series.is_empty() {
             views.push(View {

@@ -26,18 +26,18 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
     let mut faster: Vec<String> = Vec::new();
     for (metric, name, axis) in [
         (
-            Metric::RoundTripP50,
+            Metric::ROUND_TRIP_P50,
             "median round trip",
             Axis::new("Median round trip", Scale::Log, "s"),
         ),
         (
-            Metric::RoundTripP99,
+            Metric::ROUND_TRIP_P99,
             "99th percentile",
             Axis::new("99th-percentile round trip", Scale::Log, "s"),
         ),
-        (Metric::ByteRate, "throughput", Axis::new("Payload bytes per second", Scale::Log, "B/s")),
+        (Metric::BYTE_RATE, "throughput", Axis::new("Payload bytes per second", Scale::Log, "B/s")),
     ] {
-        let factor = if metric == Metric::ByteRate { 1.0 } else { 1e-9 };
+        let factor = if metric == Metric::BYTE_RATE { 1.0 } else { 1e-9 };
         for (idle, loaded) in &groups {
             let sizes = summary.sizes(|c| c.setting == *idle && metric.of(c).is_some());
             for size in sizes {
@@ -123,7 +123,7 @@ fn faster_under_load(metric: Metric, series: &[Series]) -> impl Iterator<Item = 
         idle.who.iter().enumerate().filter_map(move |(at, who)| {
             let better = loaded.iter().any(|under| {
                 under.who.iter().position(|w| w == who).is_some_and(|k| {
-                    if metric.more_is_better() {
+                    if metric.figure.more_is_better() {
                         under.lo[k] > idle.hi[at]
                     } else {
                         under.hi[k] < idle.lo[at]

@@ -6,10 +6,10 @@ use crate::ranking::Metric;
 use crate::summary::Summary;
 
 pub(super) fn round_trip(summary: &Summary, limits: &Limits) -> Option<Chart> {
-    let settings = settings_with(summary, |c| Metric::RoundTripP50.of(c).is_some());
+    let settings = settings_with(summary, |c| Metric::ROUND_TRIP_P50.of(c).is_some());
     let mut views = Vec::new();
     for (metric, name) in
-        [(Metric::RoundTripP50, "median"), (Metric::RoundTripP99, "99th percentile")]
+        [(Metric::ROUND_TRIP_P50, "median"), (Metric::ROUND_TRIP_P99, "99th percentile")]
     {
         for &setting in &settings {
             let series = lines_over_size(summary, setting, 1e-9, |c| metric.of(c));
@@ -48,18 +48,19 @@ pub(super) fn round_trip(summary: &Summary, limits: &Limits) -> Option<Chart> {
 }
 
 pub(super) fn throughput(summary: &Summary, limits: &Limits) -> Option<Chart> {
-    let settings = settings_with(summary, |c| Metric::ByteRate.of(c).is_some());
+    let settings = settings_with(summary, |c| Metric::BYTE_RATE.of(c).is_some());
     let mut views = Vec::new();
     for (metric, name, axis) in [
-        (Metric::ByteRate, "bytes", Axis::new("Payload bytes per second", Scale::Log, "B/s")),
-        (Metric::MessageRate, "messages", Axis::new("Messages per second", Scale::Log, "msg/s")),
+        (Metric::BYTE_RATE, "bytes", Axis::new("Payload bytes per second", Scale::Log, "B/s")),
+        (Metric::MESSAGE_RATE, "messages", Axis::new("Messages per second", Scale::Log, "msg/s")),
     ] {
         for &setting in &settings {
             let series = lines_over_size(summary, setting, 1.0, |c| metric.of(c));
             if series.is_empty() {
                 continue;
             }
-            let levels = if metric == Metric::ByteRate { limits.copy_levels() } else { Vec::new() };
+            let levels =
+                if metric == Metric::BYTE_RATE { limits.copy_levels() } else { Vec::new() };
             views.push(View {
                 label: format!("{name}, {}", summary.settings[setting].label()),
                 setting: Some(setting),

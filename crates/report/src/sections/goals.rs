@@ -111,25 +111,25 @@ fn name(verdict: GoalVerdict) -> &'static str {
     }
 }
 
-/// Returns the quantity of a goal's figure, and the factor from the unit of the goal to the base unit of the quantity.
-fn quantity(figure: GoalFigure) -> (Quantity, f64) {
+/// Returns the quantity of a goal's figure.
+fn quantity(figure: GoalFigure) -> Quantity {
     match figure {
-        GoalFigure::MsgsPerS => (Quantity::MessageRate, 1.0),
-        GoalFigure::BytesPerS => (Quantity::ByteRate, 1.0),
-        _ => (Quantity::Duration, 1e3),
+        GoalFigure::MsgsPerS => Quantity::MessageRate,
+        GoalFigure::BytesPerS => Quantity::ByteRate,
+        GoalFigure::Latency(_) | GoalFigure::CpuUsPerMsg => Quantity::Duration,
     }
 }
 
 /// Formats the bound of a goal: `at most 100 µs`.
 fn bound(call: &GoalCall) -> String {
-    let (quantity, unit) = quantity(call.figure);
+    let (quantity, unit) = (quantity(call.figure), call.figure.unit());
     let side = if call.figure.at_most() { "at most" } else { "at least" };
     format!("{side} {}", quantity.show(call.bound * unit))
 }
 
 /// Formats the measured figure of a goal: `82.1 µs (80.3–84.9 µs)`.
 fn measured(call: &GoalCall) -> String {
-    let (quantity, unit) = quantity(call.figure);
+    let (quantity, unit) = (quantity(call.figure), call.figure.unit());
     match (call.value, call.interval) {
         (None, _) => "nothing".to_owned(),
         (Some(value), None) => quantity.show(value * unit),

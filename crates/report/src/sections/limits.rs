@@ -43,11 +43,11 @@ pub(super) fn limits(run: &Run) -> Option<Section> {
 fn beside(run: &Run) -> Option<Sheet> {
     let summary = &run.summary;
     let small = {
-        let sizes = summary.sizes(|c| c.setting == 0 && Metric::RoundTripP50.of(c).is_some());
+        let sizes = summary.sizes(|c| c.setting == 0 && Metric::ROUND_TRIP_P50.of(c).is_some());
         sizes.iter().find(|s| **s == 64).or(sizes.first()).copied()
     };
     let large =
-        summary.sizes(|c| c.setting == 0 && Metric::ByteRate.of(c).is_some()).last().copied();
+        summary.sizes(|c| c.setting == 0 && Metric::BYTE_RATE.of(c).is_some()).last().copied();
     let rows: Vec<Row> = summary
         .contenders
         .iter()
@@ -63,7 +63,7 @@ fn beside(run: &Run) -> Option<Sheet> {
             };
             let mut cells = vec![Cell::text(contender.label())];
             let mut known = false;
-            let trip = case(small, Metric::RoundTripP50).and_then(|c| {
+            let trip = case(small, Metric::ROUND_TRIP_P50).and_then(|c| {
                 let figure = c.latency(Span::RoundTrip)?.p50;
                 Some((figure, run.limits.round_trip_limit(c)?))
             });
@@ -81,8 +81,8 @@ fn beside(run: &Run) -> Option<Sheet> {
                 }
                 None => cells.extend(["–", "–", "–"].map(Cell::text)),
             }
-            let carried = case(large, Metric::ByteRate).and_then(|c| {
-                let figure = Metric::ByteRate.of(c)?;
+            let carried = case(large, Metric::BYTE_RATE).and_then(|c| {
+                let figure = Metric::BYTE_RATE.of(c)?;
                 Some((figure, run.limits.throughput_limit(contender, c)?))
             });
             match carried {

@@ -3,7 +3,8 @@
 use crossway_records::rank::{MOVED, WaitClass};
 use crossway_records::stats::{Estimate, interval_name};
 
-use super::{alone, behind, capitalised, figure, figure_name, list, name, plural, subject};
+use super::words::{Wording, wording};
+use super::{alone, behind, capitalised, figure, list, name, plural, subject};
 use crate::ranking::{Entry, Metric, Ranking};
 use crate::summary::Summary;
 
@@ -17,7 +18,7 @@ pub(super) fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<(
     let first = &leaders[0];
     let label = |entry: &Entry| summary.contenders[entry.contender].label();
     let value = metric.quantity().show_two(first.figure.value);
-    let superlative = superlative(metric);
+    let Wording { name: figure_name, superlative, .. } = wording(metric);
     let subject = subject(metric, size);
     let headline = match leaders {
         [only] if ranking.entries.len() == 1 => {
@@ -48,7 +49,7 @@ pub(super) fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<(
     };
     let mut detail = if leaders.len() == 1 {
         let next = behind(summary, &ranking).unwrap_or_default();
-        format!("{}: {}{next}.", capitalised(figure_name(metric)), figure(metric, first))
+        format!("{}: {}{next}.", capitalised(&figure_name), figure(metric, first))
     } else {
         let all = together(leaders);
         let others = leaders.len() - 1;
@@ -71,25 +72,13 @@ pub(super) fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<(
     Some((headline, detail))
 }
 
-/// What the best has, in the headline.
-fn superlative(metric: Metric) -> &'static str {
-    match metric {
-        Metric::RoundTripP50 => "shortest round trip",
-        Metric::RoundTripP99 => "shortest 99th-percentile round trip",
-        Metric::DueP50(_) => "lowest median latency",
-        Metric::DueP99(_) => "lowest 99th-percentile latency",
-        Metric::ByteRate | Metric::MessageRate => "highest throughput",
-        Metric::CpuPerMessage | Metric::CpuPerRoundTrip => "lowest CPU time",
-    }
-}
-
 /// Returns a sentence on contenders whose figure is better than that of the best ranked one, but which have too few
 /// good trials to be ranked.
 fn better_but_unranked(summary: &Summary, ranking: &Ranking) -> Option<String> {
     let first = ranking.entries[0].figure.value;
     let better = |e: &&Entry| {
         let order = e.figure.value.total_cmp(&first);
-        if ranking.metric.more_is_better() { order.is_gt() } else { order.is_lt() }
+        if ranking.metric.figure.more_is_better() { order.is_gt() } else { order.is_lt() }
     };
     let names: Vec<String> =
         ranking.too_few.iter().filter(better).map(|e| name(summary, e)).collect();

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use crossway_records::figure::Figure;
+use crossway_records::percentile::Percentile;
 use crossway_records::record::RATE_REACHED;
 
 use super::{list, usual};
@@ -23,10 +25,14 @@ pub(super) fn metric(summary: &Summary) -> Option<(Metric, u64)> {
     let order = |case: &&Case| (several(case), rate(case));
     let workload =
         cases().max_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(Ordering::Equal))?.workload;
-    let p99 = Metric::DueP99(workload);
+    let latency = |percentile| {
+        let figure = Figure::latency(workload.facts().measure, percentile)?;
+        Some(Metric { workload, figure })
+    };
+    let (p50, p99) = (latency(Percentile::P50)?, latency(Percentile::P99)?);
     let mut rivals = cases().filter(|c| c.workload == workload);
     let has_p99 = !workload.facts().has_replies && rivals.all(|case| p99.of(case).is_some());
-    Some((if has_p99 { p99 } else { Metric::DueP50(workload) }, size))
+    Some((if has_p99 { p99 } else { p50 }, size))
 }
 
 /// Returns a sentence on the contenders whose median trial missed the rate; they are not ranked.
@@ -35,7 +41,7 @@ pub(super) fn rate_not_kept(summary: &Summary, metric: Metric, size: u64) -> Opt
         let reached = case.pacing.as_ref().map(|p| p.reached_share.value);
         case.setting == 0
             && case.degraded
-            && (case.workload, case.size_bytes) == (metric.workload(), size)
+            && (case.workload, case.size_bytes) == (metric.workload, size)
             && reached.is_some_and(|share| share < RATE_REACHED)
     };
     let names: Vec<String> = summary

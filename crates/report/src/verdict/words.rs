@@ -1,12 +1,18 @@
 //! Wording of metrics, factors, plurals and lists.
 
+use crossway_records::figure::Figure;
+
 use crate::ranking::Metric;
 use crate::units::three_digits;
 
 /// The phrases by which sentences compare contenders by a metric.
 pub(super) struct Wording {
+    /// The name of the metric in a sentence about a single mechanism, such as `median round trip`.
+    pub(super) name: String,
+    /// What the best contender has, in the headline, such as `shortest round trip`.
+    pub(super) superlative: String,
     /// The predicate of the best contender, such as `has the shortest median round trip`.
-    pub(super) has: &'static str,
+    pub(super) has: String,
     /// The verb of the next contender, such as `takes`, if lower is better; `None` if the adverbs alone express the
     /// comparison.
     pub(super) next: Option<&'static str>,
@@ -15,29 +21,38 @@ pub(super) struct Wording {
 }
 
 pub(super) fn wording(metric: Metric) -> Wording {
-    let (has, next, adverbs) = match metric {
-        Metric::RoundTripP50 => {
-            ("has the shortest median round trip", Some("takes"), ["longer", "as long"])
+    match metric.figure {
+        Figure::Latency(_, percentile) | Figure::WholeExchange(percentile) => {
+            let (shortest, what) = match metric.is_paced() {
+                true => ("lowest", "latency"),
+                false => ("shortest", "round trip"),
+            };
+            let name = format!("{} {what}", percentile.words().replace(' ', "-"));
+            let superlative = match metric {
+                Metric::ROUND_TRIP_P50 => "shortest round trip".to_owned(),
+                _ => format!("{shortest} {name}"),
+            };
+            let has = format!("has the {shortest} {name}");
+            Wording { name, superlative, has, next: Some("takes"), adverbs: ["longer", "as long"] }
         }
-        Metric::RoundTripP99 => {
-            ("has the shortest 99th-percentile round trip", Some("takes"), ["longer", "as long"])
+        Figure::ByteRate => carries("throughput", "bytes"),
+        Figure::MessageRate => carries("message rate", "messages"),
+        figure @ Figure::Cpu(_) => {
+            let (name, superlative) = (figure.title(), "lowest CPU time".to_owned());
+            let has = format!("costs the least {name}");
+            Wording { name, superlative, has, next: Some("costs"), adverbs: ["more", "as much"] }
         }
-        Metric::ByteRate => ("carries the most bytes", None, ["more than", "as many as"]),
-        Metric::MessageRate => ("carries the most messages", None, ["more than", "as many as"]),
-        Metric::CpuPerRoundTrip => {
-            ("costs the least CPU time per round trip", Some("costs"), ["more", "as much"])
-        }
-        Metric::CpuPerMessage => {
-            ("costs the least CPU time per message", Some("costs"), ["more", "as much"])
-        }
-        Metric::DueP50(_) => {
-            ("has the lowest median latency", Some("takes"), ["longer", "as long"])
-        }
-        Metric::DueP99(_) => {
-            ("has the lowest 99th-percentile latency", Some("takes"), ["longer", "as long"])
-        }
-    };
-    Wording { has, next, adverbs }
+    }
+}
+
+fn carries(name: &str, what: &str) -> Wording {
+    Wording {
+        name: name.to_owned(),
+        superlative: "highest throughput".to_owned(),
+        has: format!("carries the most {what}"),
+        next: None,
+        adverbs: ["more than", "as many as"],
+    }
 }
 
 /// Formats a range such as `1.2 to 1.4`, or one figure if both ends are equal as text. The ends are rounded outwards,

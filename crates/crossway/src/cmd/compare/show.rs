@@ -1,7 +1,7 @@
 //! Prints a comparison to the terminal.
 
 use crossway_records::compare::{
-    Comparison, ComparisonReport, Figure, RatesOfCase, Verdict, change, change_range,
+    Comparison, ComparisonReport, RatesOfCase, Verdict, change, change_range,
 };
 use crossway_records::record::Rates;
 use crossway_report::units::{Quantity, count};
@@ -136,10 +136,7 @@ const HEADS: [(&str, Align); 6] = [
 ];
 
 fn cells(c: &Comparison) -> Vec<(String, Tone)> {
-    let quantity = match c.figure {
-        Figure::Rate => Quantity::MessageRate,
-        _ => Quantity::Duration,
-    };
+    let quantity = Quantity::of(c.figure);
     let (verdict, tone) = verdict(c);
     let interval = c.ratio_interval.map_or("–".to_owned(), |i| change_range(i.low, i.high));
     let plain = |text: String| (text, Tone::Plain);
