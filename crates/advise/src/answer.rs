@@ -15,7 +15,7 @@ use reasons::{
     settings, trials_words,
 };
 use runs::{against_earlier, side_by_side, why_no_confidence};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::Sources;
 use super::candidate::{Candidate, Field, RuledOut, may_spin};
@@ -24,11 +24,11 @@ use super::judge::{CONFIDENT, Choice, Judged, choose, judge};
 use super::looking::{self, Looking};
 use super::objection::{NoChoice, Objection};
 use super::property::Property;
-use super::question::{Objective, Question, Site};
+use super::question::{Question, Site};
 use super::survey::Survey;
 use super::trials::Trial;
-use crossway_records::stats::Estimate;
-use crossway_records::stats::TRIALS_AT_LEAST;
+use crossway_records::figure::Figure;
+use crossway_records::stats::{Estimate, TRIALS_AT_LEAST};
 
 /// A row of the decision table.
 #[derive(Clone, Debug, Serialize)]
@@ -71,6 +71,15 @@ impl Compared {
     }
 }
 
+/// Writes an objective as questions do.
+fn objective_key<S: Serializer>(objective: &Figure, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(match objective {
+        Figure::MessageRate | Figure::ByteRate => "throughput",
+        Figure::Latency(..) | Figure::WholeExchange(_) => "latency",
+        Figure::Cpu(_) => "cpu",
+    })
+}
+
 /// The answer to a question.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
@@ -79,7 +88,8 @@ pub struct Advice {
     /// The question in one sentence.
     pub question: String,
     /// The figure that is minimised.
-    pub objective: Objective,
+    #[serde(serialize_with = "objective_key")]
+    pub objective: Figure,
     /// The objective in words, with the percentile.
     pub objective_words: String,
     /// Label of the recommended candidate; `None` if there is no recommendation, for the reason in `abstained`.
@@ -195,7 +205,7 @@ pub(super) fn put_together(
     }
     let judged = all_judged(question, &field.candidates, sources, survey, &mut advice);
     let choice = choose(question, &judged);
-    if question.objective == Objective::Latency && judged.iter().any(|j| j.of_maxima) {
+    if question.objective.percentile().is_some() && judged.iter().any(|j| j.of_maxima) {
         advice.objective_words += " or maximum";
         advice.notes.push(format!(
             "where fewer than {TRIALS_AT_LEAST} trials of a candidate have enough samples for the {}, the largest \

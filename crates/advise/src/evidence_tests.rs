@@ -4,7 +4,7 @@ use super::candidate::Known;
 use super::question::Question;
 use super::tests::UNPINNED;
 use super::*;
-use crossway_records::inputs::Placement;
+use crossway_records::inputs::{Placement, Workload};
 use crossway_records::record::Record;
 use crossway_records::samples;
 
@@ -126,4 +126,22 @@ fn what_chance_makes_fast_or_slow_is_not_chosen() {
         why,
         "chance decides how fast it is: 4 trials took 4.00 to 5.00 us per message, 4 took 15.0 to 16.0"
     );
+    // So it is if CPU time is minimised, and the rate fixes the time per message of all trials.
+    let at_rate = |mechanism: &str, cpu_ns: f64, p50s_us: &[u64]| {
+        let mut records = records(mechanism, p50s_us);
+        for record in &mut records {
+            record.inputs.workload = Workload::Requests { period_ns: 500_000 };
+            record.pacing = Some(samples::pacing(1e6, 1.0));
+            record.throughput.iter_mut().for_each(|t| t.msgs_per_s = 2000.0);
+            record.cost.iter_mut().for_each(|cost| cost.cpu_ns_per_msg = cpu_ns);
+        }
+        records
+    };
+    let answer = |of_pipe: &[u64]| {
+        let fifo = at_rate("fifo", 1200.0, &[8, 8, 8, 8, 8, 9, 9, 9]);
+        let records = at_rate("pipe", 900.0, of_pipe).into_iter().chain(fifo);
+        answer_to("rate_per_s = 2000\noptimise = \"cpu\"", records).choice
+    };
+    assert_eq!(answer(&[4, 4, 4, 4, 5, 5, 5, 5]).as_deref(), Some("pipe"));
+    assert_eq!(answer(&[4, 4, 4, 5, 15, 15, 16, 16]).as_deref(), Some("fifo"));
 }

@@ -337,6 +337,13 @@ fn a_latency_that_contains_maxima_is_called_that() {
     let words = |records: &[Record]| answer(&asked, records).objective_words;
     assert_eq!(words(&with_p99(7, "first", Some(5_000), 6_000)), "round trip p99");
     assert_eq!(words(&with_p99(7, "first", None, 6_000)), "round trip p99 or maximum");
+    let exchanges = |goal: &str| {
+        let text = "size_bytes = 64\npattern = \"connect-per-exchange\"\noptimise = \"latency\"";
+        answer::objective_words(&question(&format!("{text}{goal}")))
+    };
+    assert_eq!(exchanges(""), "median time to connect, exchange and close");
+    let by_p99 = exchanges("\n[goal]\np99_us = 9000");
+    assert_eq!(by_p99, "p99 time to connect, exchange and close");
 }
 
 #[test]

@@ -13,8 +13,9 @@ use super::belief::within;
 use super::candidate::Candidate;
 use super::figure::GoalVerdict;
 use super::property::{Property, Wish};
-use super::question::{Objective, Percentile, Question};
+use super::question::{Percentile, Question};
 use super::trials::{SurveyPart, Trial};
+use crossway_records::figure::Figure;
 use crossway_records::inputs::{Ends, Load};
 pub use crossway_records::record::RATE_REACHED;
 use crossway_records::stats::Estimate;
@@ -99,20 +100,19 @@ pub fn judge<'a>(
 ) -> Option<Judged> {
     let mix = Mix::of(question, candidate, trials)?;
     let rows = mix.rows();
-    let mixed = |of: &dyn Fn(&Trial) -> Option<f64>| -> Vec<f64> {
-        rows.iter().filter_map(|row| row.mean(of)).collect()
+    let means = |rows: &[Row<'_>], figure: Figure| -> Vec<f64> {
+        rows.iter().filter_map(|row| row.mean(figure)).collect()
     };
+    let measure = question.workload(1).facts().measure;
+    let cpu = Figure::cpu(measure);
     let percentile = question.percentile();
     let latency = |t: &Trial| t.latency_ns(percentile);
     let latency_rows = mix.rows_for(percentile);
-    let costs = match question.objective {
-        Objective::Latency => latency_rows.iter().filter_map(|row| row.mean(latency)).collect(),
-        Objective::Throughput => mixed(&Trial::ns_per_message),
-        Objective::Cpu => mixed(&Trial::cpu_ns_per_message),
-    };
+    let cost_rows = if question.objective.percentile().is_some() { &latency_rows } else { &rows };
+    let costs = means(cost_rows, question.objective);
     let latencies: Vec<f64> = latency_rows.iter().filter_map(|row| row.largest(latency)).collect();
-    let cpus = mixed(&Trial::cpu_ns_per_message);
-    let times = mixed(&Trial::ns_per_message);
+    let cpus = means(&rows, cpu);
+    let times = means(&rows, Figure::MessageRate);
     let mut goals: Vec<GoalVerdict> = question
         .goals
         .latency_us
@@ -132,8 +132,8 @@ pub fn judge<'a>(
         // At the stated rate, or at the rate that was achieved if that is lower.
         let stated_ns = question.rate_per_s.map_or(0.0, |rate| 1e9 / rate);
         let percent_of = |row: &Row<'_>| {
-            let cpu_ns = row.mean(Trial::cpu_ns_per_message)?;
-            let per_message_ns = row.mean(Trial::ns_per_message)?.max(stated_ns);
+            let cpu_ns = row.mean(cpu)?;
+            let per_message_ns = row.mean(Figure::MessageRate)?.max(stated_ns);
             // An end that does not sleep uses all the CPU time that it gets. If other programs took the CPU from it, it
             // used less, but on an idle machine it would not.
             let awake = row.trials().filter(|t| t.kept_awake());
@@ -171,7 +171,7 @@ pub fn judge<'a>(
         candidate: candidate.clone(),
         cost: Estimate::of(&costs)?,
         costs,
-        two_ways: two_ways(question, &rows),
+        two_ways: two_ways(&rows, Figure::speed(measure, Percentile::P50)),
         latency: Estimate::of(&latencies),
         rate: Estimate::of(&rates),
         cpu: Estimate::of(&cpus),
@@ -191,15 +191,12 @@ pub fn judge<'a>(
     })
 }
 
-/// The two groups into which the trials of a run fall, if they do. Between two runs the machine may have changed.
-fn two_ways(question: &Question, rows: &[Row<'_>]) -> Option<TwoWays> {
-    let time = |row: &Row<'_>| match question.objective {
-        Objective::Latency => row.mean(|t| t.latency_ns(Percentile::P50)),
-        Objective::Throughput | Objective::Cpu => row.mean(Trial::ns_per_message),
-    };
+/// The two groups into which the trials of a run fall, if they do, by the same figure as in
+/// [`crossway_records::regimes`], whatever is asked. Between two runs the machine may have changed.
+fn two_ways(rows: &[Row<'_>], speed: Figure) -> Option<TwoWays> {
     let mut by_run: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for row in rows {
-        let (Some(first), Some(ns)) = (row.trials().next(), time(row)) else { continue };
+        let (Some(first), Some(ns)) = (row.trials().next(), row.mean(speed)) else { continue };
         by_run.entry(&first.run).or_default().push(ns);
     }
     by_run.into_values().filter_map(TwoWays::of).max_by_key(|two| two.trials[0] + two.trials[1])

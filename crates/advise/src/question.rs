@@ -14,10 +14,11 @@ use toml::Table;
 
 pub use crossway_records::percentile::Percentile;
 pub(super) use values::goal;
-pub use values::{Goals, Objective, Pattern, Share, Site};
+pub use values::{Goals, Pattern, Share, Site};
 
 use super::property::{Property, Wish};
 use crossway_lab::plan::{At, PlacementAxis, PlanError, load, placement, share, size_bytes};
+use crossway_records::figure::Figure;
 use crossway_records::inputs::{Load, Placement, Workload};
 use crossway_records::testbed::{HostWords, Share as Shared, Testbed, TestbedKind, Tipc};
 
@@ -89,8 +90,8 @@ pub struct Question {
     pub hosts: Option<String>,
     /// What two containers share besides the kernel.
     pub shares: Vec<Shared>,
-    /// The figure to optimise.
-    pub objective: Objective,
+    /// The figure to optimise; its latency has the percentile of [`Question::percentile`].
+    pub objective: Figure,
     /// The goals.
     pub goals: Goals,
     /// Properties that the mechanism must, should or must not have.
@@ -228,13 +229,21 @@ impl Question {
                 "containers that share \"shm\" contradict \"require private-dev-shm\"; remove one of the two",
             ));
         }
+        let measure = workload(pattern, rate_per_s, peers, 1).facts().measure;
+        let latency = Figure::latency(measure, goals.percentile());
+        let cpu = Figure::cpu(measure);
+        let objectives =
+            [("latency", latency), ("throughput", Some(Figure::MessageRate)), ("cpu", Some(cpu))];
         let objective = match top.get("optimise") {
-            Some(value) => word(&at.key("optimise"), value, &Objective::ALL)?,
-            None => usual_objective(pattern, rate_per_s, &goals),
+            Some(value) => word(&at.key("optimise"), value, &objectives)?,
+            // A latency goal already fixes the required speed.
+            None if !goals.latency_us.is_empty() => Some(cpu),
+            None if rate_per_s.is_some() => latency.or(Some(cpu)),
+            None => latency.or(Some(Figure::MessageRate)),
         };
         // A stream at full speed and the fans are timed as a whole and have no latency per message.
-        let untimed = fans || (pattern == Pattern::Stream && rate_per_s.is_none());
-        if untimed && (objective == Objective::Latency || !goals.latency_us.is_empty()) {
+        let judged = objective.filter(|_| latency.is_some() || goals.latency_us.is_empty());
+        let Some(objective) = judged else {
             let remedy = if fans {
                 "omit latency goals, and set optimise = \"throughput\" or \"cpu\"; the latency between one sender and one \
                  receiver is that of pattern = \"stream\" with rate_per_s"
@@ -245,7 +254,7 @@ impl Question {
                 "latency cannot be judged for pattern = \"{}\", because its messages are sent at full speed: {remedy}",
                 pattern.word()
             )));
-        }
+        };
         Ok(Question {
             name: name.to_owned(),
             about: text_of("about")?.map(str::to_owned),
@@ -295,27 +304,7 @@ impl Question {
 
     /// The workload of the question for messages of `bytes` bytes.
     pub fn workload(&self, bytes: u64) -> Workload {
-        match self.pattern {
-            Pattern::RequestReply => match self.rate_per_s {
-                None => Workload::PingPong,
-                Some(rate) => {
-                    Workload::Requests { period_ns: (1e9 / rate).round().max(1.0) as u64 }
-                }
-            },
-            Pattern::ConnectPerExchange => Workload::Exchange,
-            Pattern::FanOut => Workload::FanOut { receivers: self.peers },
-            Pattern::FanIn => Workload::FanIn { senders: self.peers, receiver_us: 0 },
-            Pattern::Stream => match self.rate_per_s {
-                None => Workload::Throughput,
-                Some(rate) => {
-                    let per_burst = per_burst(rate);
-                    Workload::Paced {
-                        burst_bytes: bytes.max(1) * per_burst as u64,
-                        period_us: (per_burst * 1e6 / rate).round().max(1.0) as u64,
-                    }
-                }
-            },
-        }
+        workload(self.pattern, self.rate_per_s, self.peers, bytes)
     }
 
     /// The stated rate of a question that is measured at full speed, as all fans are; a candidate must achieve at least
@@ -363,7 +352,7 @@ impl Question {
 
     /// The percentile by which latency is judged: the highest that has a goal, or the median if none has.
     pub fn percentile(&self) -> Percentile {
-        self.goals.latency_us.iter().map(|(p, _)| *p).max().unwrap_or(Percentile::P50)
+        self.goals.percentile()
     }
 
     /// The wish for a property; [`Wish::NoPreference`] if the question states none.
@@ -372,19 +361,28 @@ impl Question {
     }
 }
 
+/// The workload that measures a pattern, with a rate in messages per second if the question states one.
+fn workload(pattern: Pattern, rate_per_s: Option<f64>, peers: u32, bytes: u64) -> Workload {
+    match (pattern, rate_per_s) {
+        (Pattern::RequestReply, None) => Workload::PingPong,
+        (Pattern::RequestReply, Some(rate)) => {
+            Workload::Requests { period_ns: (1e9 / rate).round().max(1.0) as u64 }
+        }
+        (Pattern::ConnectPerExchange, _) => Workload::Exchange,
+        (Pattern::FanOut, _) => Workload::FanOut { receivers: peers },
+        (Pattern::FanIn, _) => Workload::FanIn { senders: peers, receiver_us: 0 },
+        (Pattern::Stream, None) => Workload::Throughput,
+        (Pattern::Stream, Some(rate)) => {
+            let per_burst = per_burst(rate);
+            Workload::Paced {
+                burst_bytes: bytes.max(1) * per_burst as u64,
+                period_us: (per_burst * 1e6 / rate).round().max(1.0) as u64,
+            }
+        }
+    }
+}
+
 /// Number of messages in each burst of a stream with this rate, in messages per second.
 fn per_burst(rate: f64) -> f64 {
     (rate * LEAST_PERIOD_US / 1e6).ceil().max(1.0)
-}
-
-/// The default objective: CPU time if there is a latency goal, which already fixes the required speed; otherwise, the
-/// pattern and the rate decide.
-fn usual_objective(pattern: Pattern, rate: Option<f64>, goals: &Goals) -> Objective {
-    match pattern {
-        _ if !goals.latency_us.is_empty() => Objective::Cpu,
-        Pattern::RequestReply | Pattern::ConnectPerExchange => Objective::Latency,
-        Pattern::Stream if rate.is_some() => Objective::Latency,
-        _ if rate.is_some() => Objective::Cpu,
-        _ => Objective::Throughput,
-    }
 }

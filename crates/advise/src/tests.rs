@@ -4,12 +4,13 @@ use crossway_mech::registry;
 
 use super::candidate::{Known, field};
 use super::property::{Property, Wish};
-use super::question::{Objective, Percentile, Question};
+use super::question::{Percentile, Question};
 use super::ready::READY;
 use super::*;
 use crossway_lab::faults::{Detection, Fault, FaultRecord, Outcome, SCHEMA, Side, State};
-use crossway_records::inputs::{Placement, Workload};
-use crossway_records::record::Status;
+use crossway_records::figure::Figure;
+use crossway_records::inputs::{Per, Placement, Workload};
+use crossway_records::record::{Span, Status};
 use crossway_records::samples;
 
 fn question(text: &str) -> Question {
@@ -117,9 +118,15 @@ fn rates_become_bursts_that_a_sleeping_sender_can_keep() {
 fn a_goal_makes_cpu_time_the_objective_and_its_percentile_the_latency() {
     let asked = question("size_bytes = 64\n[goal]\np50_us = 10\np99_us = 100");
     assert!(asked.sentence().ends_with(", no load added, p50 at most 10 us, p99 at most 100 us"));
-    assert_eq!((asked.objective, asked.percentile()), (Objective::Cpu, Percentile::P99));
-    assert_eq!(question("size_bytes = 64").objective, Objective::Latency);
-    assert_eq!(question("size_bytes = 64\npattern = \"stream\"").objective, Objective::Throughput);
+    assert_eq!(
+        (asked.objective, asked.percentile()),
+        (Figure::Cpu(Per::RoundTrip), Percentile::P99)
+    );
+    assert_eq!(
+        question("size_bytes = 64").objective,
+        Figure::Latency(Span::RoundTrip, Percentile::P50)
+    );
+    assert_eq!(question("size_bytes = 64\npattern = \"stream\"").objective, Figure::MessageRate);
 }
 
 #[test]

@@ -4,19 +4,22 @@ mod buffers;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use buffers::Buffers;
 use crossway_mech::{Access, Caps, Wait};
 use serde::Deserialize;
 
-use super::question::{Objective, Percentile};
+use super::question::Percentile;
 use crossway_lab::other_work::OtherWork;
 use crossway_records::awake::hardly_slept;
 use crossway_records::cases::{Circumstances, steal_share, wait_name};
 use crossway_records::compare::durations::Planned;
-use crossway_records::inputs::{Beside, Ends, Load, Measure, Placement, Workload};
+use crossway_records::figure::{Figure, Measured};
+use crossway_records::inputs::{Beside, Ends, Load, Placement, Workload};
 use crossway_records::limits::cores_moved;
 use crossway_records::record::{
-    Cost, HostMeters, Latency, Pacing, Record, Span, Status, Throughput, one_or_several,
+    Cost, HostMeters, Latency, Pacing, Record, Status, Throughput, one_or_several,
 };
 use crossway_records::records_io::Identity;
 use crossway_records::testbed::Testbed;
@@ -120,13 +123,6 @@ struct Received {
     received: u64,
 }
 
-/// Why a trial lacks a figure, by figure.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-struct Nulls {
-    latency_ns: Option<String>,
-    cost: Option<String>,
-}
-
 /// The part of a trial that advice uses.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Trial {
@@ -153,7 +149,7 @@ pub struct Trial {
     counts: Option<Received>,
     roles: Vec<Role>,
     #[serde(default)]
-    nulls: Nulls,
+    nulls: BTreeMap<String, String>,
     #[serde(default)]
     servers: Vec<Server>,
     #[serde(default, deserialize_with = "one_or_several")]
@@ -165,6 +161,17 @@ pub struct Trial {
     /// Whether the trial is from a survey for another question.
     #[serde(skip)]
     pub(super) of_other_question: bool,
+}
+
+impl<'a> From<&'a Trial> for Measured<'a> {
+    fn from(trial: &'a Trial) -> Self {
+        Measured {
+            workload: trial.inputs.workload,
+            latency_ns: &trial.latency_ns,
+            throughput: trial.throughput,
+            cost: trial.cost,
+        }
+    }
 }
 
 impl Trial {
@@ -213,10 +220,7 @@ impl Trial {
                     switches_voluntary: r.switches_voluntary,
                 })
                 .collect(),
-            nulls: Nulls {
-                latency_ns: record.nulls.get("latency_ns").cloned(),
-                cost: record.nulls.get("cost").cloned(),
-            },
+            nulls: record.nulls.clone(),
             servers: record.servers.iter().map(|s| Server { cpu_ns: s.cpu_ns }).collect(),
             host_cpu: record.host_cpu.clone(),
             calibration: CacheLines {
@@ -271,17 +275,15 @@ impl Trial {
     /// exchange (the sum of the percentiles of its parts). If the trial has too few samples for the percentile, this is
     /// the maximum, which is never smaller than the percentile. `None` if the latency was not measured.
     pub fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
-        let at = |l: &Latency| percentile.of(l).unwrap_or(l.max) as f64;
-        let of = |span| self.latency_ns.iter().find(|l| l.span == span).map(at);
-        let measure = self.inputs.workload.facts().measure;
-        let latency = measure.span().and_then(of);
-        match measure {
-            Measure::Rate | Measure::RoundTrip | Measure::OneWay => latency,
-            // Between hosts, tear-down cannot be measured, since it spans two clocks.
-            Measure::Exchange => {
-                Some(of(Span::SetUp)? + latency? + of(Span::TearDown).unwrap_or(0.0))
-            }
-        }
+        self.cost_ns(Figure::latency(self.inputs.workload.facts().measure, percentile)?)
+    }
+
+    /// What a message costs by this figure, nanoseconds: the figure itself or, of a rate, the time per message. If the
+    /// trial has too few samples for a percentile, this is the maximum. `None` if the trial does not have the figure.
+    pub fn cost_ns(&self, figure: Figure) -> Option<f64> {
+        let value = figure.at_most(self)?;
+        let ns = if figure.more_is_better() { 1e9 / value } else { value };
+        ns.is_finite().then_some(ns)
     }
 
     /// How long the trial would have to be to have enough samples for the percentile, milliseconds, at the rate of its
@@ -302,23 +304,9 @@ impl Trial {
         self.latency_ns.iter().any(|l| percentile.of(l).is_none())
     }
 
-    /// Nanoseconds per message at full speed; `None` if no message rate was measured.
-    pub fn ns_per_message(&self) -> Option<f64> {
-        self.throughput.map(|t| 1e9 / t.msgs_per_s).filter(|ns| ns.is_finite())
-    }
-
-    /// CPU time of all ends and of servers between them, per message, nanoseconds; `None` if it is unknown.
-    pub fn cpu_ns_per_message(&self) -> Option<f64> {
-        self.cost.map(|c| c.cpu_ns_per_msg)
-    }
-
-    /// Why the trial has no figure for the objective, as its record states; `None` if the record does not say.
-    pub(super) fn why_none(&self, objective: Objective) -> Option<&str> {
-        match objective {
-            Objective::Latency => self.nulls.latency_ns.as_deref(),
-            Objective::Cpu => self.nulls.cost.as_deref(),
-            Objective::Throughput => None,
-        }
+    /// Why the trial does not have the figure, as its record states; `None` if the record does not say.
+    pub(super) fn why_none(&self, figure: Figure) -> Option<&str> {
+        self.nulls.get(figure.field()).map(String::as_str)
     }
 
     /// Fraction of the offered rate that was achieved; `None` if no rate was offered.

@@ -1,6 +1,5 @@
 //! The answer of `crossway advise` as an HTML page: one file that works offline.
 
-use crossway_advise::question::Objective;
 use crossway_advise::{Advice, Compared, Flip};
 use crossway_records::awake::busy_explained;
 use crossway_records::stats::Estimate;
@@ -144,8 +143,8 @@ pub fn shortlist(advice: &Advice, most: usize) -> Vec<&Compared> {
 pub fn looking(advice: &Advice) -> Option<String> {
     let looking = advice.looking.as_ref()?;
     let show = |figure: &Estimate| Quantity::Duration.show_two(figure.value);
-    let cpu = match (&looking.cpu_ns, advice.objective) {
-        (Some(cpu), Objective::Latency) => format!(", CPU time per message {}", show(cpu)),
+    let cpu = match (&looking.cpu_ns, advice.objective.percentile()) {
+        (Some(cpu), Some(_)) => format!(", CPU time per message {}", show(cpu)),
         _ => String::new(),
     };
     let as_they_are = match looking.mechanism.starts_with("uds-") {

@@ -8,11 +8,13 @@ use serde::Serialize;
 use super::super::judge::{EQUAL_WITHIN, Judged, choose, judge};
 use super::super::objection::{NoChoice, joined};
 use super::super::property::Wish;
-use super::super::question::{Objective, Pattern, Question};
+use super::super::question::{Pattern, Percentile, Question};
 use super::super::survey::{Survey, describe};
 use super::{Advice, Flip, Sources};
 use crossway_lab::faults::FAULTS;
 use crossway_lab::run::Folder;
+use crossway_records::figure::Figure;
+use crossway_records::record::Span;
 use crossway_records::runs::OUT;
 
 /// Candidates that were ruled out for the same reason.
@@ -75,10 +77,9 @@ pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) ->
         );
     }
     let ratio = other.cost.value / chosen.cost.value;
-    let unit = match question.objective {
-        Objective::Latency => "latency",
-        Objective::Throughput => "time per message",
-        Objective::Cpu => "CPU time per message",
+    let unit = match question.objective.percentile() {
+        Some(_) => "latency".to_owned(),
+        None => objective_words(question),
     };
     if other.cost.overlaps(&chosen.cost) {
         reasons.push(format!(
@@ -89,7 +90,7 @@ pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) ->
     }
     if let (Some(own), Some(its)) = (chosen.cpu, other.cpu)
         && its.high < own.low
-        && question.objective != Objective::Cpu
+        && !question.objective.is_cpu()
     {
         reasons.push(format!(
             "CPU time matters more: the runner-up takes {:.0} % less per message",
@@ -280,16 +281,19 @@ pub(super) fn nothing_admissible(
 const LESS_NAMED: usize = 3;
 
 pub(crate) fn objective_words(question: &Question) -> String {
-    match (question.objective, question.pattern) {
-        (Objective::Latency, Pattern::RequestReply) => {
-            format!("round trip {}", question.percentile().name())
-        }
-        (Objective::Latency, Pattern::ConnectPerExchange) => {
+    match question.objective {
+        Figure::WholeExchange(Percentile::P50) => {
             "median time to connect, exchange and close".to_owned()
         }
-        (Objective::Latency, _) => format!("one-way latency {}", question.percentile().name()),
-        (Objective::Throughput, _) => "time per message".to_owned(),
-        (Objective::Cpu, _) => "CPU time per message".to_owned(),
+        Figure::WholeExchange(percentile) => {
+            format!("{} time to connect, exchange and close", percentile.name())
+        }
+        Figure::Latency(Span::OneWay, percentile) => {
+            format!("one-way latency {}", percentile.name())
+        }
+        Figure::Latency(..) => question.objective.to_string(),
+        Figure::MessageRate | Figure::ByteRate => "time per message".to_owned(),
+        Figure::Cpu(_) => "CPU time per message".to_owned(),
     }
 }
 

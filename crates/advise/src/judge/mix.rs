@@ -5,6 +5,7 @@ use crate::figure::Percentiles;
 use crate::judge::{LATEST_TRIALS, answers};
 use crate::question::{Percentile, Question};
 use crate::trials::Trial;
+use crossway_records::figure::Figure;
 use crossway_records::record::Status;
 use crossway_records::stats::{self, TRIALS_AT_LEAST};
 
@@ -25,9 +26,9 @@ impl<'t> Row<'t> {
         self.0.iter().map(|(_, trial)| *trial)
     }
 
-    /// The mean over all messages; `None` if a trial lacks the figure.
-    pub(super) fn mean(&self, of: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
-        self.0.iter().map(|(share, trial)| Some(share * of(trial)?)).sum()
+    /// The mean cost over all messages, nanoseconds; `None` if a trial lacks the figure.
+    pub(super) fn mean(&self, figure: Figure) -> Option<f64> {
+        self.0.iter().map(|(share, trial)| Some(share * trial.cost_ns(figure)?)).sum()
     }
 
     /// The largest figure of any size; `None` if a trial lacks the figure. The slowest size decides on latencies, since

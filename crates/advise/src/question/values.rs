@@ -1,4 +1,4 @@
-//! The values of a question's keys: pattern, site, objective, goals and sizes.
+//! The values of a question's keys: pattern, site, goals and sizes.
 
 use crossway_records::percentile::Percentile;
 
@@ -56,31 +56,6 @@ impl Site {
     }
 }
 
-/// The figure that is minimised among the candidates that meet every goal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Objective {
-    /// Latency at the highest percentile that has a goal, or at the median if none has.
-    Latency,
-    /// Time per message at full speed.
-    Throughput,
-    /// CPU time per message, of all ends and of servers between them.
-    Cpu,
-}
-
-impl Objective {
-    pub(super) const ALL: [(&'static str, Objective); 3] = [
-        ("latency", Objective::Latency),
-        ("throughput", Objective::Throughput),
-        ("cpu", Objective::Cpu),
-    ];
-
-    /// The objective's name in questions.
-    pub fn word(self) -> &'static str {
-        Self::ALL.iter().find(|(_, o)| *o == self).map_or("", |(word, _)| word)
-    }
-}
-
 /// The goals of a question.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Goals {
@@ -93,6 +68,11 @@ pub struct Goals {
 }
 
 impl Goals {
+    /// The percentile by which latency is judged: the highest that has a goal, or the median if none has.
+    pub(super) fn percentile(&self) -> Percentile {
+        self.latency_us.iter().map(|(p, _)| *p).max().unwrap_or(Percentile::P50)
+    }
+
     /// The goals in words, such as `p99 at most 500 us`.
     pub fn words(&self) -> Vec<String> {
         let latency = self.latency_us.iter().map(|(p, most)| goal(p.name(), *most, "us"));

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use crossway_advise::question::Objective;
 use crossway_advise::ready::READY;
 use crossway_advise::{Advice, Flip, Question};
 use crossway_mech::Meeting;
@@ -153,7 +152,7 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
     if let Some(own) = advice.compared.iter().find(|c| c.verdict == "chosen") {
         let cost = &own.cost_ns;
         let trials = count(cost.n, "trial", "trials");
-        let cpu = own.cpu_ns.as_ref().filter(|_| advice.objective != Objective::Cpu);
+        let cpu = own.cpu_ns.as_ref().filter(|_| !advice.objective.is_cpu());
         let cpu =
             cpu.map_or(String::new(), |cpu| format!("; CPU time per message {}", brief(cpu.value)));
         let figure = format!(
@@ -299,7 +298,7 @@ fn print_compared(advice: &Advice, explain: bool, ui: &Ui) {
     let some = if explain { "" } else { " (the best)" };
     println!("\nCompared by {}{some}:", advice.objective_words);
     // If CPU time is what is compared, a column of its own would repeat the figures.
-    let with_cpu = advice.objective != Objective::Cpu;
+    let with_cpu = !advice.objective.is_cpu();
     let cpu_head = with_cpu.then_some(("CPU/message", Align::Right));
     let shown = if explain { advice.compared.len() } else { COMPARED_SHOWN };
     let rows = shortlist(advice, shown);
