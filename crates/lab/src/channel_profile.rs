@@ -14,7 +14,7 @@ use crossway_mech::{Access, Wait};
 use crossway_records::fit::{Point, SIZES_AT_LEAST, weighted_line};
 use crossway_records::inputs::{Ends, Placement, Workload};
 use crossway_records::record::{Record, Span, Status};
-use crossway_records::stats::{Summary, TRIALS_AT_LEAST, median};
+use crossway_records::stats::{Estimate, TRIALS_AT_LEAST, median};
 
 /// Largest ratio between the ends of the 95 % interval of a size's median time.
 const SCATTER_MOST: f64 = 3.0;
@@ -116,22 +116,22 @@ fn cost(records: &[&Record], transport: Transport) -> Option<Result<(Cost, Basis
     let mut medians: Vec<Point> = Vec::new();
     let mut scatter: f64 = 1.0;
     for (&size_bytes, times) in &sizes {
-        let summary = Summary::of(times)?;
-        let Some(interval) = summary.interval else {
+        let time = Estimate::of(times)?;
+        let Some((low, high)) = time.interval() else {
             return Some(Err(format!(
                 "only {} of its trials at {size_bytes} B can be used; at least {TRIALS_AT_LEAST} are needed",
                 times.len()
             )));
         };
-        let ratio = interval.high / interval.low;
+        let ratio = high / low;
         if ratio > SCATTER_MOST {
             return Some(Err(format!(
                 "its times at {size_bytes} B scatter: the 95 % interval of their median {:.0} ns is {:.0} to {:.0} ns",
-                summary.median, interval.low, interval.high
+                time.value, low, high
             )));
         }
         scatter = scatter.max(ratio);
-        medians.push(Point { size_bytes: size_bytes as f64, time_ns: summary.median });
+        medians.push(Point { size_bytes: size_bytes as f64, time_ns: time.value });
     }
     let weights: Vec<f64> = medians.iter().map(|p| p.time_ns.powi(-2)).collect();
     let (startup_ns, per_byte_ns) = weighted_line(&medians, &weights)?;

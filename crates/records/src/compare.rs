@@ -298,7 +298,7 @@ fn compare_figure(
 ) -> Option<Comparison> {
     let (a_summary, b_summary) = (Summary::of(a)?, Summary::of(b)?);
     let test = stats::mann_whitney(b, a)?;
-    let ratio = b_summary.median / a_summary.median;
+    let ratio = b_summary.estimate.value / a_summary.estimate.value;
     let slowdown = if figure.more_is_better() { 1.0 / ratio } else { ratio };
     let decided = stats::ratio_interval(b, a, 0.95)?;
     let lacks_samples = figure.percentile().is_some_and(|p| p.samples_needed() > 1)

@@ -154,7 +154,7 @@ fn too_few_trials_are_unclear_and_say_so() {
     assert_eq!(c.verdict, Verdict::Unclear);
     assert!(c.note.as_deref().expect("a note").contains("4 trials are too few"));
     assert_eq!((c.ratio_interval, c.slowdown_interval, c.same_within), (None, None, None));
-    assert_eq!(c.b.interval, None);
+    assert_eq!(c.b.estimate.interval(), None);
 }
 
 #[test]

@@ -315,17 +315,18 @@ fn places(
         })
         .collect();
     entries.sort_by(|a, b| {
-        let order = a.figure.median.total_cmp(&b.figure.median);
+        let (a, b) = (a.figure.estimate, b.figure.estimate);
+        let order = a.value.total_cmp(&b.value);
         let order = if more_is_better { order.reverse() } else { order };
-        a.figure.interval.is_none().cmp(&b.figure.interval.is_none()).then(order)
+        b.has_interval().cmp(&a.has_interval()).then(order)
     });
     // A tie requires an overlap with the first entry of the rank, not with the last: otherwise a chain of overlaps would tie
     // all. An entry that ties with it is listed with it, even if the median of one that does not lies between them.
-    let ranked = entries.iter().take_while(|e| e.figure.interval.is_some()).count();
+    let ranked = entries.iter().take_while(|e| e.figure.estimate.has_interval()).count();
     let mut leader = 0;
     while leader < ranked {
-        let first = entries[leader].figure.interval;
-        let apart = |e: &Entry| !e.figure.interval.zip(first).is_some_and(|(i, f)| i.overlaps(&f));
+        let first = entries[leader].figure.estimate;
+        let apart = |e: &Entry| !e.figure.estimate.overlaps(&first);
         entries[leader + 1..ranked].sort_by_key(apart);
         let next =
             leader + 1 + entries[leader + 1..ranked].iter().take_while(|e| !apart(e)).count();

@@ -20,7 +20,7 @@ fn fewer_than_five_trials_have_no_place_and_no_interval() {
     let ranked = rank(&records);
     let by_speed = &ranked.rankings[0].by_speed;
     assert_eq!(places_of(by_speed), [(1, "pipe"), (0, "fifo")]);
-    assert_eq!((by_speed[1].rank, by_speed[1].figure.interval), (None, None));
+    assert_eq!((by_speed[1].rank, by_speed[1].figure.estimate.interval()), (None, None));
     records.retain(|r| r.inputs.trial < 2);
     let ranked = rank(&records);
     assert!(ranked.rankings[0].by_speed.iter().all(|e| e.rank.is_none()));
@@ -175,7 +175,8 @@ fn a_median_is_not_ranked_as_a_percentile_that_some_trials_lack() {
     let mut records = paced("pipe", 1000);
     records.extend(paced("tcp", 2000));
     let ranking = rank(&records).rankings.remove(0);
-    let figure = |ranking: &Ranking| (ranking.speed.key(), ranking.by_speed[0].figure.median);
+    let figure =
+        |ranking: &Ranking| (ranking.speed.key(), ranking.by_speed[0].figure.estimate.value);
     assert_eq!(figure(&ranking), ("one-way-p99-ns".to_owned(), 10_000.0));
     records[7].latency_ns.iter_mut().for_each(|latency| latency.p99 = None);
     let ranking = rank(&records).rankings.remove(0);
@@ -192,7 +193,7 @@ fn exchanges_between_hosts_are_ranked_without_their_end() {
     records.extend(samples::exchanges("tipc-kernel-stream", &five(2000)));
     let ranked = |records: &[Record]| {
         let ranking = rank(records).rankings.remove(0);
-        (ranking.speed.key(), ranking.by_speed[0].figure.median)
+        (ranking.speed.key(), ranking.by_speed[0].figure.estimate.value)
     };
     assert_eq!(ranked(&records), ("whole-exchange-ns".to_owned(), 6000.0));
     records.iter_mut().for_each(|record| record.latency_ns.retain(|l| l.span != Span::TearDown));

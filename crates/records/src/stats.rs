@@ -8,10 +8,8 @@ pub mod bootstrap;
 mod estimate;
 pub mod two_samples;
 
-use serde::{Deserialize, Serialize};
-
 pub use bootstrap::{Interval, coverage, median_interval, ratio_interval};
-pub use estimate::Estimate;
+pub use estimate::{Estimate, Summary};
 pub use two_samples::{MannWhitney, cliffs_delta, hodges_lehmann, mann_whitney};
 
 /// Minimum number of trials for an interval of the median. With fewer trials, even their whole range contains the true
@@ -125,43 +123,6 @@ pub fn binomial_tail(n: usize, k: usize, p: f64) -> f64 {
     exactly.iter().skip(k).sum()
 }
 
-/// Summary of a figure over several trials, as tables show it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// Number of trials.
-    pub n: usize,
-    /// The median.
-    pub median: f64,
-    /// Bootstrap interval of the median at a level of 95 %, which contains the true median as often as [`coverage`] says;
-    /// null with fewer than [`TRIALS_AT_LEAST`] trials.
-    #[serde(default)]
-    pub interval: Option<Interval>,
-    /// Median absolute deviation from the median.
-    pub mad: f64,
-    /// Smallest figure.
-    pub min: f64,
-    /// Largest figure.
-    pub max: f64,
-    /// Number of outliers.
-    pub outliers: usize,
-}
-
-impl Summary {
-    /// Summarises these figures; `None` if there are none or one is NaN.
-    pub fn of(figures: &[f64]) -> Option<Summary> {
-        let sorted = sorted(figures)?;
-        Some(Summary {
-            n: sorted.len(),
-            median: quantile_of_sorted(&sorted, 0.5),
-            interval: enough(&sorted).then(|| median_interval(&sorted, 0.95)).flatten(),
-            mad: mad(&sorted)?,
-            min: sorted[0],
-            max: sorted[sorted.len() - 1],
-            outliers: outliers(&sorted).len(),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,22 +173,9 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_of_five_covers_their_range() {
-        let summary = Summary::of(&[5.0, 1.0, 3.0, 4.0, 2.0]).expect("figures");
-        assert_eq!((summary.n, summary.median, summary.min, summary.max), (5, 3.0, 1.0, 5.0));
-        assert_eq!(summary.interval, Some(Interval { low: 1.0, high: 5.0 }));
-    }
-
-    #[test]
     fn intervals_are_called_by_their_coverage() {
         assert_eq!(interval_name([5, 5, 3]), "93 % interval");
         assert_eq!(interval_name([5, 7]), "87 to 93 % interval");
         assert_eq!(interval_name([4]), "interval");
-    }
-
-    #[test]
-    fn a_summary_of_four_has_no_interval() {
-        let summary = Summary::of(&[5.0, 1.0, 3.0, 4.0]).expect("figures");
-        assert_eq!((summary.n, summary.median, summary.interval), (4, 3.5, None));
     }
 }

@@ -228,8 +228,9 @@ fn rates(ranking: &Ranking) -> Option<String> {
     let [least, most] = [least, most].map(|share| Quantity::Share.show(share));
     let achieved = if least == most { most } else { format!("{least} ({slowest}) to {most}") };
     let below = ranking.by_speed.iter().filter(|e| e.below_rate > 0);
-    let below: Vec<String> =
-        below.map(|e| format!("{} in {} of {}", name(e), e.below_rate, e.figure.n)).collect();
+    let below: Vec<String> = below
+        .map(|e| format!("{} in {} of {}", name(e), e.below_rate, e.figure.estimate.n))
+        .collect();
     let missed = match below.is_empty() {
         true => String::new(),
         false => format!("; trials that missed the rate, included: {}", below.join(", ")),
@@ -241,7 +242,7 @@ impl Rank {
     fn grid(&self, ranking: &Ranking, ui: &Ui) -> Grid {
         let quantity = Quantity::of(ranking.speed);
         let entries = || ranking.by_speed.iter().chain(&ranking.by_bits_per_cpu_s);
-        let interval = interval_name(entries().map(|entry| entry.figure.n));
+        let interval = interval_name(entries().map(|entry| entry.figure.estimate.n));
         let wide = self.markdown || ui.width >= WIDE;
         let mut heads = vec![
             ("rank", Align::Right),
@@ -265,12 +266,12 @@ impl Rank {
             };
             let cells = |entry: Option<&Entry>, quantity: Quantity| {
                 let Some(entry) = entry else { return ["–"; 3].map(str::to_owned) };
-                let figure = &entry.figure;
+                let figure = &entry.figure.estimate;
                 let texts = [
                     entry.rank.map_or("–".to_owned(), |rank| rank.to_string()),
-                    quantity.show(figure.median),
-                    figure.interval.map_or(count(figure.n, "trial", "trials"), |i| {
-                        quantity.show_interval(figure.median, i.low, i.high)
+                    quantity.show(figure.value),
+                    figure.interval().map_or(count(figure.n, "trial", "trials"), |(low, high)| {
+                        quantity.show_interval(figure.value, low, high)
                     }),
                 ];
                 // The head of the column has the unit, so that an interval fits one line.

@@ -33,11 +33,6 @@ impl Interval {
     pub fn contains(&self, x: f64) -> bool {
         self.low <= x && x <= self.high
     }
-
-    /// Whether the two intervals overlap.
-    pub fn overlaps(&self, other: &Interval) -> bool {
-        self.low <= other.high && other.low <= self.high
-    }
 }
 
 /// The interval of the median from bootstrap percentiles at this level (e.g. 0.95). With five trials, it is their whole

@@ -1,8 +1,9 @@
 //! A figure over trials: its median, interval and number of trials.
 
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde::Serialize;
+use serde::ser::{SerializeStruct, Serializer};
 
-use super::{TRIALS_AT_LEAST, median, median_interval};
+use super::{Interval, TRIALS_AT_LEAST, mad, median, median_interval, outliers, sorted};
 
 /// The median over trials, with its interval ([`median_interval`] at a level of 95 %).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,9 +77,62 @@ impl Serialize for Estimate {
     }
 }
 
+/// An estimate, and how the trials scatter around it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The median with its interval; in JSON `n`, `median` and `interval`, which is null without one.
+    #[serde(flatten, serialize_with = "n_median_interval")]
+    pub estimate: Estimate,
+    /// Median absolute deviation from the median.
+    pub mad: f64,
+    /// Smallest figure.
+    pub min: f64,
+    /// Largest figure.
+    pub max: f64,
+    /// Number of outliers.
+    pub outliers: usize,
+}
+
+impl Summary {
+    /// Summarises these figures; `None` if there are none or one is NaN.
+    pub fn of(figures: &[f64]) -> Option<Summary> {
+        let sorted = sorted(figures)?;
+        Some(Summary {
+            estimate: Estimate::of(&sorted)?,
+            mad: mad(&sorted)?,
+            min: sorted[0],
+            max: sorted[sorted.len() - 1],
+            outliers: outliers(&sorted).len(),
+        })
+    }
+}
+
+fn n_median_interval<S: Serializer>(estimate: &Estimate, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Named {
+        n: usize,
+        median: f64,
+        interval: Option<Interval>,
+    }
+    let interval = estimate.interval().map(|(low, high)| Interval { low, high });
+    Named { n: estimate.n, median: estimate.value, interval }.serialize(to)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_summary_has_the_keys_of_earlier_versions() {
+        let text = |figures: &[f64]| serde_json::to_string(&Summary::of(figures)).expect("JSON");
+        assert_eq!(
+            text(&[5.0, 1.0, 3.0, 4.0, 2.0]),
+            r#"{"n":5,"median":3.0,"interval":{"low":1.0,"high":5.0},"mad":1.0,"min":1.0,"max":5.0,"outliers":0}"#
+        );
+        let four = text(&[5.0, 1.0, 3.0, 4.0]);
+        assert!(four.starts_with(r#"{"n":4,"median":3.5,"interval":null,"#), "{four}");
+        assert_eq!(text(&[]), "null");
+    }
 
     #[test]
     fn four_trials_have_neither_interval_nor_noise() {

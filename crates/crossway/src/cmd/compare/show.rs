@@ -143,8 +143,8 @@ fn cells(c: &Comparison) -> Vec<(String, Tone)> {
     let shown = |text: String| if c.lacks_samples { "–".to_owned() } else { text };
     vec![
         plain(c.figure.to_string()),
-        plain(shown(quantity.show(c.a.median))),
-        plain(shown(quantity.show(c.b.median))),
+        plain(shown(quantity.show(c.a.estimate.value))),
+        plain(shown(quantity.show(c.b.estimate.value))),
         (shown(change(c.ratio)), tone),
         plain(interval),
         (verdict, tone),
