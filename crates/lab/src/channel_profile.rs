@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 use crossway_channel::{Cost, Profile, Transport};
 use crossway_mech::{Access, Wait};
 
+use crossway_records::figure::Figure;
 use crossway_records::fit::{Point, SIZES_AT_LEAST, weighted_line};
 use crossway_records::inputs::{Ends, Placement, Workload};
-use crossway_records::record::{Record, Span, Status};
+use crossway_records::record::{Record, Status};
 use crossway_records::stats::{Estimate, TRIALS_AT_LEAST, median};
 
 /// Largest ratio between the ends of the 95 % interval of a size's median time.
@@ -104,9 +105,8 @@ fn cost(records: &[&Record], transport: Transport) -> Option<Result<(Cost, Basis
     let of = |workload: Workload| records.iter().filter(move |r| r.inputs.workload == workload);
     let mut sizes: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for record in of(Workload::Throughput) {
-        let rate = record.throughput.map_or(0.0, |throughput| throughput.msgs_per_s);
-        if rate > 0.0 && rate.is_finite() {
-            sizes.entry(record.inputs.size_bytes).or_default().push(1e9 / rate);
+        if let Some(ns) = Figure::MessageRate.ns(*record).filter(|ns| *ns > 0.0 && ns.is_finite()) {
+            sizes.entry(record.inputs.size_bytes).or_default().push(ns);
         }
     }
     if sizes.len() < SIZES_AT_LEAST {
@@ -155,9 +155,8 @@ fn cost(records: &[&Record], transport: Transport) -> Option<Result<(Cost, Basis
     }
     let there: Vec<f64> = of(Workload::PingPong)
         .filter_map(|r| {
-            let trip = r.latency_ns.iter().find(|latency| latency.span == Span::RoundTrip)?;
             let busy = message_ns + byte_ns * r.inputs.size_bytes as f64;
-            Some((trip.p50 as f64 / 2.0 - busy).max(0.0))
+            Some((Figure::ROUND_TRIP.of(*r)? / 2.0 - busy).max(0.0))
         })
         .collect();
     let default = Profile::default().costs.get(&transport).map_or(0.0, |cost| cost.wake_ns);

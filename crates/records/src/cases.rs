@@ -10,7 +10,7 @@ use crossway_mech::Wait;
 use crate::inputs::{Beside, Load};
 use crate::limits::cores_moved_between;
 use crate::rank::WaitClass;
-use crate::record::{HostMeters, LOCAL, Latency, Pacing, RATE_REACHED, Record, Span, Status};
+use crate::record::{HostMeters, LOCAL, Pacing, RATE_REACHED, Record, Status};
 use crate::regimes::Regimes;
 use crate::stats;
 
@@ -281,11 +281,6 @@ pub fn group<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Case<'a>>
         cases[i].records.push(record);
     }
     cases
-}
-
-/// The latency of a span; `None` if the trial did not measure it.
-pub fn latency(record: &Record, span: Span) -> Option<&Latency> {
-    record.latency_ns.iter().find(|l| l.span == span)
 }
 
 /// A figure is unreliable if the hypervisor took away more than this fraction of the trial's duration (steal time).

@@ -50,6 +50,9 @@ impl<'a> From<&'a Record> for Measured<'a> {
 }
 
 impl Figure {
+    /// The median round trip.
+    pub const ROUND_TRIP: Figure = Figure::Latency(Span::RoundTrip, Percentile::P50);
+
     /// The latency for which a program waits if its workload is of this kind: of an exchange, that of
     /// connecting, request, reply and closing together. `None` if messages are not timed one by one.
     pub fn latency(measure: Measure, percentile: Percentile) -> Option<Figure> {
@@ -74,6 +77,11 @@ impl Figure {
     /// samples for the percentile.
     pub fn of<'a>(self, trial: impl Into<Measured<'a>>) -> Option<f64> {
         self.value(&trial.into(), Percentile::of)
+    }
+
+    /// The figure of a trial as a time in nanoseconds: of a rate, the time for each message or byte.
+    pub fn ns<'a>(self, trial: impl Into<Measured<'a>>) -> Option<f64> {
+        self.of(trial).map(|value| if self.more_is_better() { 1e9 / value } else { value })
     }
 
     /// Like [`Figure::of`], but with the largest sample, which is never smaller, in place of a percentile

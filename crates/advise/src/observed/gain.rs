@@ -13,8 +13,9 @@ use serde::Serialize;
 use super::{Flow, median};
 use crossway_lab::plan::{Plan, PlanError, number};
 use crossway_records::cases::counts;
+use crossway_records::figure::Figure;
 use crossway_records::inputs::{ReplayShape, Wait};
-use crossway_records::record::{Record, Span};
+use crossway_records::record::Record;
 use crossway_records::stats::{Interval, median_interval};
 use toml::{Table, Value};
 
@@ -267,11 +268,11 @@ impl Flow {
             trials(ends)
                 .filter_map(|record| match self.shape {
                     ReplayShape::Exchanges => {
-                        let p50 = record.latency_ns.iter().find(|l| l.span == Span::RoundTrip)?.p50;
+                        let p50 = Figure::ROUND_TRIP.of(record)?;
                         // One end works during half of a round trip in which nobody sleeps.
-                        Some(p50 as f64 / if ends == Ends::Spin { 2.0 } else { 1.0 })
+                        Some(p50 / if ends == Ends::Spin { 2.0 } else { 1.0 })
                     }
-                    _ => Some(1e9 / record.throughput?.msgs_per_s),
+                    _ => Figure::MessageRate.ns(record),
                 })
                 .collect()
         };

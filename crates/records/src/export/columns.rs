@@ -63,7 +63,7 @@ macro_rules! columns {
 }
 
 fn span(r: &Record, of: Span) -> Option<&Latency> {
-    cases::latency(r, of)
+    r.latency_ns.iter().find(|l| l.span == of)
 }
 
 /// The sum of a figure over the roles; `None` if there are no roles.

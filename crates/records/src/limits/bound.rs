@@ -1,10 +1,10 @@
 //! The limit that bounds the figure of a case, from readings that were taken between its trials.
 
-use crate::cases::latency;
 use crate::family::{self, Family};
+use crate::figure::Figure;
 use crate::inputs::Workload;
 use crate::rank::WaitClass;
-use crate::record::{Record, Span};
+use crate::record::Record;
 use crate::stats::Estimate;
 
 /// Readings of the loops that bound the figures of a case. A reading from before the run may take the place of a missing
@@ -91,18 +91,18 @@ pub fn is_better(figure: &Estimate, limit: &Estimate, more_is_better: bool) -> b
 pub fn beyond(trials: &[&Record]) -> bool {
     let Some(first) = trials.first() else { return false };
     let readings = Readings::of(trials);
-    let over = |get: fn(&Record) -> Option<f64>| {
-        Estimate::of(&trials.iter().filter_map(|r| get(r)).collect::<Vec<_>>())
+    let over = |figure: Figure| {
+        Estimate::of(&trials.iter().filter_map(|r| figure.of(*r)).collect::<Vec<_>>())
             .filter(Estimate::has_interval)
     };
     match first.inputs.workload {
         Workload::PingPong => {
-            let trip = over(|r| latency(r, Span::RoundTrip).map(|l| l.p50 as f64));
+            let trip = over(Figure::ROUND_TRIP);
             let limit = WaitClass::of_trials(trials).and_then(|class| readings.round_trip(class));
             trip.zip(limit).is_some_and(|(trip, (_, limit))| is_better(&trip, &limit, false))
         }
         Workload::Throughput => {
-            let rate = over(|r| r.throughput.map(|t| t.bytes_per_s));
+            let rate = over(Figure::ByteRate);
             let copies = copies(&first.mechanism, family::family_of(first));
             let limit = readings.throughput(copies);
             rate.zip(limit).is_some_and(|(rate, (_, limit))| is_better(&rate, &limit, true))

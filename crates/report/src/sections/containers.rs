@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use crossway_records::figure::Figure;
 use crossway_records::inputs::Workload;
-use crossway_records::record::{LOCAL, Record, Span, Status};
+use crossway_records::record::{LOCAL, Record, Status};
 use crossway_records::testbed::{APART, TestbedKind};
 
 use crate::run::Run;
@@ -121,22 +122,14 @@ fn found_by(of: &[&&(&Record, String)]) -> String {
 }
 
 fn cell(of: &[&Record], workload: Workload) -> Cell {
-    let (quantity, mut figures): (Quantity, Vec<f64>) = match workload {
-        Workload::PingPong => {
-            let p50 = |r: &&Record| {
-                let found = r.latency_ns.iter().find(|l| l.span == Span::RoundTrip)?;
-                Some(found.p50 as f64)
-            };
-            (Quantity::Duration, of.iter().filter_map(p50).collect())
-        }
-        _ => {
-            let rate = |r: &&Record| Some(r.throughput.as_ref()?.bytes_per_s);
-            (Quantity::ByteRate, of.iter().filter_map(rate).collect())
-        }
+    let figure = match workload {
+        Workload::PingPong => Figure::ROUND_TRIP,
+        _ => Figure::ByteRate,
     };
+    let mut figures: Vec<f64> = of.iter().filter_map(|r| figure.of(*r)).collect();
     figures.sort_by(f64::total_cmp);
     if let Some(middle) = figures.get(figures.len() / 2) {
-        let text = quantity.show(*middle);
+        let text = Quantity::of(figure).show(*middle);
         return Cell { text, sort: Some(*middle), ..Cell::default() };
     }
     let why = of.iter().find_map(|r| r.reason.clone());

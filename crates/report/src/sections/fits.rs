@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crossway_records::figure::Figure;
 use crossway_records::fit::{self, Point};
 use crossway_records::inputs::Workload;
-use crossway_records::record::{Span, Status};
+use crossway_records::record::Status;
 use crossway_records::stats::Interval;
 
 use crate::run::Run;
@@ -27,12 +28,8 @@ pub(super) fn fits(run: &Run) -> Option<Section> {
         if setting >= FIT_SETTINGS_MAX {
             continue;
         }
-        let time_ns = if round_trip {
-            record.latency_ns.iter().find(|l| l.span == Span::RoundTrip).map(|l| l.p50 as f64)
-        } else {
-            record.throughput.map(|t| 1e9 / t.msgs_per_s)
-        };
-        if let Some(time_ns) = time_ns {
+        let figure = if round_trip { Figure::ROUND_TRIP } else { Figure::MessageRate };
+        if let Some(time_ns) = figure.ns(record) {
             points
                 .entry((setting, !round_trip, contender))
                 .or_default()

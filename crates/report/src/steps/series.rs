@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crossway_records::figure::Figure;
 use crossway_records::inputs::{Extent, Workload};
-use crossway_records::record::{Record, Span, Status};
+use crossway_records::percentile::Percentile;
+use crossway_records::record::{Record, Status};
 use crossway_records::steps::Place;
 
 use crate::summary::{Summary, workload_rank};
@@ -86,16 +88,14 @@ impl Series<'_> {
 /// Returns the time per message, round trip or exchange of a trial in nanoseconds; `None` for workloads whose time
 /// depends on more than the mechanism.
 fn time_ns(record: &Record) -> Option<f64> {
-    let p50 = |span: Span| {
-        record.latency_ns.iter().find(|l| l.span == span).map(|latency| latency.p50 as f64)
-    };
     let facts = record.inputs.workload.facts();
     match facts.extent {
         // At given instants, or shared by several roles, the time is not the mechanism's alone.
         Extent::Instants { .. } | Extent::Time | Extent::Recorded => None,
+        // Of an exchange, only the part that has messages: connecting does not depend on their size.
         Extent::Messages => match facts.measure.span() {
-            None => record.throughput.map(|t| 1e9 / t.msgs_per_s),
-            Some(span) => p50(span),
+            None => Figure::MessageRate.ns(record),
+            Some(span) => Figure::Latency(span, Percentile::P50).of(record),
         },
     }
 }

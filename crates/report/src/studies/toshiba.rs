@@ -3,7 +3,7 @@
 mod packets;
 
 use crossway_records::inputs::{Ends, Workload};
-use crossway_records::record::{Record, Span};
+use crossway_records::record::Record;
 
 use super::call::{Call, above, all, at_all_sizes, enough, equal, few_sizes, in_words, mostly};
 use super::evidence::{Compared, Evidence, Pair, efficiency, inverse, load, one_way, rate};
@@ -208,8 +208,7 @@ fn latency(evidence: &Evidence<'_>) -> Finding {
         return claim
             .without_records(evidence.missing("ping-pong trials of both TIPC and TCP", PLAN));
     };
-    let by_size = pair
-        .by_size(|r| r.latency_ns.iter().find(|l| l.span == Span::RoundTrip).map(|l| l.p50 as f64));
+    let by_size = pair.by_size(|r| crossway_records::figure::Figure::ROUND_TRIP.of(r));
     let calls: Vec<Call> = by_size.iter().map(|(_, c)| equal(&c.ratio)).collect();
     let mut figures = spread(&by_size, Quantity::Duration, "round trip p50");
     let worst = by_size.iter().max_by(|a, b| {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crossway_records::awake::sleeps_per_msg;
 use crossway_records::cases::{counts, good};
+use crossway_records::figure::Figure;
 use crossway_records::inputs::Workload;
 use crossway_records::limits::bound::Readings;
 use crossway_records::rank::WaitClass;
@@ -213,6 +214,7 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
         let values: Vec<f64> = used.iter().filter_map(|r| get(r)).collect();
         Estimate::of(&values)
     };
+    let figure = |figure: Figure| over(&|r| figure.of(r));
     let messages = |r: &Record| r.counts.map(|c| c.received as f64).filter(|n| *n > 0.0);
 
     let mut spans: Vec<Span> = Vec::new();
@@ -299,10 +301,10 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
         class: WaitClass::of_trials(&used).unwrap_or_else(|| key.contender.discipline()),
         regimes: if degraded { None } else { Regimes::of(&used) },
         degraded,
-        msgs_per_s: over(&|r| r.throughput.map(|t| t.msgs_per_s)),
-        bytes_per_s: over(&|r| r.throughput.map(|t| t.bytes_per_s)),
+        msgs_per_s: figure(Figure::MessageRate),
+        bytes_per_s: figure(Figure::ByteRate),
         latencies,
-        cpu_ns_per_msg: over(&|r| r.cost.map(|c| c.cpu_ns_per_msg)),
+        cpu_ns_per_msg: figure(Figure::cpu(key.workload.facts().measure)),
         no_cpu_time: last
             .filter(|_| used.iter().all(|r| r.cost.is_none()))
             .and_then(|r| r.nulls.get("cost").cloned()),

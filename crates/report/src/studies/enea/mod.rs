@@ -12,7 +12,7 @@ mod throughput;
 
 use crossway_records::inputs::{Placement, Wait, Workload};
 use crossway_records::limits::{ControlRate, RATES_TOO_LARGE};
-use crossway_records::record::{Record, Span};
+use crossway_records::record::Record;
 use crossway_records::stats::Estimate;
 
 use super::call::{Call, in_a_word, larger};
@@ -71,8 +71,7 @@ fn bits_per_cpu_s(record: &Record) -> Option<f64> {
 }
 
 fn round_trip(record: &Record) -> Option<f64> {
-    let span = record.latency_ns.iter().find(|l| l.span == Span::RoundTrip)?;
-    Some(span.p50 as f64)
+    crossway_records::figure::Figure::ROUND_TRIP.of(record)
 }
 
 /// Returns whether a trial ran on this machine, with the mechanism's default way of waiting and default capacity.
