@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crossway_mech::Wait;
 
 use crate::inputs::{Beside, Load};
-use crate::limits::cores_moved_between;
+use crate::limits::{cores_moved, cores_moved_between};
 use crate::rank::WaitClass;
 use crate::record::{HostMeters, LOCAL, Pacing, RATE_REACHED, Record, Status};
 use crate::regimes::Regimes;
@@ -197,6 +197,13 @@ impl<'a> Case<'a> {
             || cores_moved_between(
                 &self.good().filter_map(|r| r.calibration.readings()).collect::<Vec<_>>(),
             )
+    }
+
+    /// Whether the cores of the case were moved ([`Case::moved`]) or differ from those of its competitors, whose usual
+    /// cache-line round trip is `usual_ns`.
+    pub fn moved_from(&self, usual_ns: Option<f64>) -> bool {
+        let own = stats::median(&self.cache_line_ns());
+        self.moved() || usual_ns.zip(own).is_some_and(|(usual, own)| cores_moved(usual, own))
     }
 
     /// Cache-line round trips measured around the trials that count, nanoseconds.

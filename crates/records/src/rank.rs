@@ -298,15 +298,12 @@ fn places(
     let mut entries: Vec<Entry> = members
         .iter()
         .filter_map(|case| {
-            let own = stats::median(&case.cache_line_ns());
-            let apart =
-                matches!((own, usual), (Some(o), Some(u)) if crate::limits::cores_moved(u, o));
             Some(Entry {
                 rank: None,
                 mechanism: case.key.get("mechanism")?.to_owned(),
                 wait: case.key.get("wait")?.to_owned(),
                 figure: Summary::of(&case.figures(&figure))?,
-                cores_moved: case.moved() || apart,
+                cores_moved: case.moved_from(usual),
                 beyond_limit: bound::beyond(&case.good().collect::<Vec<_>>()),
                 rates: Rates::of_case(case),
                 below_rate: case.good().filter(|r| cases::missed_rate(r)).count(),

@@ -12,7 +12,7 @@ use crossway_records::record::{IfaceMeters, LOCAL, Latency, Record, Span};
 use crossway_records::regimes::Regimes;
 use crossway_records::stats::Estimate;
 
-use super::{BesideSummary, Key};
+use super::{BesideSummary, Group};
 use crate::wire::Wire;
 
 /// Percentiles of a latency over the trials of a case, nanoseconds.
@@ -207,8 +207,9 @@ pub(super) fn used<'a>(trials: &[&'a Record]) -> Vec<&'a Record> {
         .unwrap_or(trials.to_vec())
 }
 
-pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Record]) -> Case {
-    let degraded = good(trials).is_empty();
+pub(super) fn case(group: &Group<'_>) -> Case {
+    let trials = &group.case.records;
+    let inputs = &trials[0].inputs;
     let used = used(trials);
     let over = |get: &dyn Fn(&Record) -> Option<f64>| {
         let values: Vec<f64> = used.iter().filter_map(|r| get(r)).collect();
@@ -293,18 +294,18 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
     });
 
     Case {
-        contender,
-        setting,
-        workload: key.workload,
-        size_bytes: key.size_bytes,
+        contender: group.contender,
+        setting: group.setting,
+        workload: inputs.workload,
+        size_bytes: inputs.size_bytes,
         name: trials[0].case.clone(),
-        class: WaitClass::of_trials(&used).unwrap_or_else(|| key.contender.discipline()),
-        regimes: if degraded { None } else { Regimes::of(&used) },
-        degraded,
+        class: WaitClass::of_trials(&used).unwrap_or(WaitClass::of(&inputs.wait)),
+        regimes: group.case.regimes(),
+        degraded: group.case.trials() == 0,
         msgs_per_s: figure(Figure::MessageRate),
         bytes_per_s: figure(Figure::ByteRate),
         latencies,
-        cpu_ns_per_msg: figure(Figure::cpu(key.workload.facts().measure)),
+        cpu_ns_per_msg: figure(Figure::cpu(inputs.workload.facts().measure)),
         no_cpu_time: last
             .filter(|_| used.iter().all(|r| r.cost.is_none()))
             .and_then(|r| r.nulls.get("cost").cloned()),

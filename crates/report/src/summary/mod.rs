@@ -9,6 +9,7 @@ mod workload;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crossway_records::cases;
 use crossway_records::inputs::Workload;
 use crossway_records::rank::{Rankings, Reversal, rank};
 use crossway_records::record::{LOCAL, Record, Status};
@@ -81,18 +82,18 @@ pub struct Summary {
     pub trials_by_status: BTreeMap<Status, usize>,
 }
 
-#[derive(PartialEq, Eq, Hash)]
-struct Key {
-    contender: Contender,
-    workload: Workload,
-    size_bytes: u64,
-    setting: Setting,
+/// The trials of a case that ran to their end.
+struct Group<'a> {
+    /// Index into [`Summary::contenders`].
+    contender: usize,
+    /// Index into [`Summary::settings`].
+    setting: usize,
+    case: cases::Case<'a>,
 }
 
 impl Summary {
     /// Aggregates records, in time linear in their number.
     pub fn of(records: &[Record]) -> Summary {
-        let mut groups: HashMap<Key, Vec<&Record>> = HashMap::new();
         type Cause<'a> = (Status, &'a str, &'a str, Option<&'a str>);
         let mut troubles: BTreeMap<Cause<'_>, (Vec<&str>, usize)> = BTreeMap::new();
         let mut warnings: HashMap<&str, usize> = HashMap::new();
@@ -110,21 +111,24 @@ impl Summary {
                 cases.push(&record.case);
                 *trials += 1;
             }
-            if matches!(record.status, Status::Ok | Status::Degraded) {
-                groups.entry(key(record)).or_default().push(record);
-            }
         }
+        let ran = |r: &&Record| matches!(r.status, Status::Ok | Status::Degraded);
+        let grouped = cases::group(records.iter().filter(ran));
+        let places: Vec<(Contender, Setting)> = grouped
+            .iter()
+            .map(|c| (contender_of(c.records[0]), Setting::of(c.records[0])))
+            .collect();
 
-        let mut contenders: Vec<Contender> = groups
-            .keys()
-            .map(|k| k.contender.clone())
+        let mut contenders: Vec<Contender> = places
+            .iter()
+            .map(|(contender, _)| contender.clone())
             .collect::<std::collections::HashSet<_>>()
             .into_iter()
             .collect();
         contenders.sort_by_key(Contender::sort_key);
         let mut by_setting: HashMap<&Setting, usize> = HashMap::new();
-        for k in groups.keys() {
-            *by_setting.entry(&k.setting).or_insert(0) += 1;
+        for (_, setting) in &places {
+            *by_setting.entry(setting).or_insert(0) += 1;
         }
         let mut settings: Vec<(Setting, usize)> =
             by_setting.into_iter().map(|(s, n)| (s.clone(), n)).collect();
@@ -137,13 +141,17 @@ impl Summary {
         let setting_at: HashMap<&Setting, usize> =
             settings.iter().enumerate().map(|(i, s)| (s, i)).collect();
 
+        let groups: Vec<Group<'_>> = std::iter::zip(grouped, &places)
+            .map(|(case, (contender, setting))| Group {
+                contender: contender_at[contender],
+                setting: setting_at[setting],
+                case,
+            })
+            .collect();
         let usual_cores = UsualCores::of(&groups);
         let mut cases: Vec<Case> = groups
             .iter()
-            .map(|(k, trials)| Case {
-                cores_moved: usual_cores.moved(k, trials),
-                ..case(contender_at[&k.contender], setting_at[&k.setting], k, trials)
-            })
+            .map(|group| Case { cores_moved: usual_cores.moved(group), ..case(group) })
             .collect();
         cases.sort_by_cached_key(|c| {
             (c.contender, workload_rank(c.workload), c.size_bytes, c.setting, c.name.clone())
@@ -185,7 +193,7 @@ impl Summary {
             settings,
             cases,
             troubles,
-            losses: losses(groups.values().map(Vec::as_slice)),
+            losses: losses(groups.iter().map(|group| group.case.records.as_slice())),
             warnings,
             reversals: rankings.reversals,
             ranked,
@@ -211,10 +219,9 @@ impl Summary {
     /// Returns the indices of the contender and the setting of a record; `None` if no case with figures has that
     /// contender or that setting.
     pub fn place_of(&self, record: &Record) -> Option<(usize, usize)> {
-        let key = key(record);
-        let contender = self.contenders.iter().position(|c| *c == key.contender)?;
-        let setting = self.settings.iter().position(|s| *s == key.setting)?;
-        Some((contender, setting))
+        let (contender, setting) = (contender_of(record), Setting::of(record));
+        let contender = self.contenders.iter().position(|c| *c == contender)?;
+        Some((contender, self.settings.iter().position(|s| *s == setting)?))
     }
 
     /// Returns the number of trials that have this status.
@@ -295,19 +302,14 @@ fn losses<'a>(cases: impl Iterator<Item = &'a [&'a Record]>) -> BTreeMap<String,
     losses
 }
 
-fn key(record: &Record) -> Key {
-    Key {
-        contender: Contender {
-            mechanism: record.mechanism.clone(),
-            wait: record.inputs.wait,
-            access: record.inputs.access,
-            family: crossway_records::family::family_of(record),
-            // On a testbed the hosts belong to the setting: contenders are compared only between the same hosts.
-            host: (record.host != LOCAL && record.inputs.testbed.is_none())
-                .then(|| record.host.clone()),
-        },
-        workload: record.inputs.workload,
-        size_bytes: record.inputs.size_bytes,
-        setting: Setting::of(record),
+fn contender_of(record: &Record) -> Contender {
+    Contender {
+        mechanism: record.mechanism.clone(),
+        wait: record.inputs.wait,
+        access: record.inputs.access,
+        family: crossway_records::family::family_of(record),
+        // On a testbed the hosts belong to the setting: contenders are compared only between the same hosts.
+        host: (record.host != LOCAL && record.inputs.testbed.is_none())
+            .then(|| record.host.clone()),
     }
 }

@@ -1,55 +1,41 @@
 //! Finds cases whose cores changed during the run or differ from those of their competitors, as judged by the
-//! cache-line round trip. `crossway rank` applies the same rule.
+//! cache-line round trip.
 
 use std::collections::{BTreeMap, HashMap};
 
-use crossway_records::cases::counts;
 use crossway_records::inputs::Workload;
-use crossway_records::limits::{cores_moved, cores_moved_between};
 use crossway_records::rank::WaitClass;
 use crossway_records::record::{Record, Status};
-use crossway_records::regimes::Regimes;
 use crossway_records::stats;
 
-use super::{Key, Setting};
+use super::Group;
 use crate::units::count;
 
 /// What competing cases have in common: setting, workload, message size and wait class.
-type Competition<'a> = (&'a Setting, Workload, u64, WaitClass);
+type Competition = (usize, Workload, u64, WaitClass);
 
-fn competition<'a>(key: &'a Key, trials: &[&Record]) -> Competition<'a> {
-    let trials: Vec<&Record> = good(trials).collect();
-    let class = WaitClass::of_trials(&trials).unwrap_or_else(|| key.contender.discipline());
-    (&key.setting, key.workload, key.size_bytes, class)
+fn competition(group: &Group<'_>) -> Competition {
+    let inputs = &group.case.records[0].inputs;
+    (group.setting, inputs.workload, inputs.size_bytes, group.case.class())
 }
 
-/// The median cache-line round trip in nanoseconds over all trials of each group of competing cases.
-pub(super) struct UsualCores<'a>(HashMap<Competition<'a>, f64>);
+/// The median cache-line round trip in nanoseconds over all trials of each set of competing cases.
+pub(super) struct UsualCores(HashMap<Competition, f64>);
 
-impl<'a> UsualCores<'a> {
-    pub(super) fn of(groups: &'a HashMap<Key, Vec<&Record>>) -> UsualCores<'a> {
-        let mut lines: HashMap<Competition<'_>, Vec<f64>> = HashMap::new();
-        for (key, trials) in groups {
-            // A case with two regimes competes with nothing.
-            if Regimes::of(&good(trials).collect::<Vec<_>>()).is_none() {
-                lines.entry(competition(key, trials)).or_default().extend(cache_line_ns(trials));
-            }
+impl UsualCores {
+    pub(super) fn of(groups: &[Group<'_>]) -> UsualCores {
+        let mut lines: HashMap<Competition, Vec<f64>> = HashMap::new();
+        // A case with two regimes competes with nothing.
+        for group in groups.iter().filter(|group| group.case.regimes().is_none()) {
+            lines.entry(competition(group)).or_default().extend(group.case.cache_line_ns());
         }
         let median = |(key, lines): (_, Vec<f64>)| Some((key, stats::median(&lines)?));
         UsualCores(lines.into_iter().filter_map(median).collect())
     }
 
-    /// Returns whether the cache-line round trip changed during one of the case's trials or between them, or differs from
-    /// that of the competing cases; degraded trials are ignored.
-    pub(super) fn moved(&self, key: &Key, trials: &[&Record]) -> bool {
-        let usual = self.0.get(&competition(key, trials)).copied();
-        let own = stats::median(&cache_line_ns(trials));
-        let apart = usual.zip(own).is_some_and(|(usual, own)| cores_moved(usual, own));
-        let readings: Vec<(f64, f64)> =
-            good(trials).filter_map(|record| record.calibration.readings()).collect();
-        apart
-            || cores_moved_between(&readings)
-            || good(trials).any(|record| record.calibration.cores_moved())
+    /// Returns whether the case's cores changed or differ from those of the competing cases.
+    pub(super) fn moved(&self, group: &Group<'_>) -> bool {
+        group.case.moved_from(self.0.get(&competition(group)).copied())
     }
 }
 
@@ -71,16 +57,4 @@ pub(crate) fn unchecked(records: &[Record]) -> Option<String> {
             count(all, "case", "cases")
         )
     })
-}
-
-/// Returns the trials whose figures count. Others are not ranked, so their cores are irrelevant.
-fn good<'a>(trials: &'a [&'a Record]) -> impl Iterator<Item = &'a Record> {
-    trials.iter().copied().filter(|record| counts(record))
-}
-
-fn cache_line_ns(trials: &[&Record]) -> Vec<f64> {
-    good(trials)
-        .flat_map(|r| [r.calibration.cache_line_before_ns, r.calibration.cache_line_after_ns])
-        .flatten()
-        .collect()
 }
