@@ -361,7 +361,8 @@ impl Question {
     }
 }
 
-/// The workload that measures a pattern, with a rate in messages per second if the question states one.
+/// The workload that measures a pattern, with a rate in messages per second if the question states
+/// one.
 fn workload(pattern: Pattern, rate_per_s: Option<f64>, peers: u32, bytes: u64) -> Workload {
     match (pattern, rate_per_s) {
         (Pattern::RequestReply, None) => Workload::PingPong,

@@ -278,8 +278,9 @@ impl Trial {
         self.cost_ns(Figure::latency(self.inputs.workload.facts().measure, percentile)?)
     }
 
-    /// What a message costs by this figure, nanoseconds: the figure itself or, of a rate, the time per message. If the
-    /// trial has too few samples for a percentile, this is the maximum. `None` if the trial does not have the figure.
+    /// What a message costs by this figure, nanoseconds: the figure itself or, of a rate, the time
+    /// per message. If the trial has too few samples for a percentile, this is the maximum. `None`
+    /// if the trial does not have the figure.
     pub fn cost_ns(&self, figure: Figure) -> Option<f64> {
         let value = figure.at_most(self)?;
         let ns = if figure.more_is_better() { 1e9 / value } else { value };
@@ -304,7 +305,8 @@ impl Trial {
         self.latency_ns.iter().any(|l| percentile.of(l).is_none())
     }
 
-    /// Why the trial does not have the figure, as its record states; `None` if the record does not say.
+    /// Why the trial does not have the figure, as its record states; `None` if the record does not
+    /// say.
     pub(super) fn why_none(&self, figure: Figure) -> Option<&str> {
         self.nulls.get(figure.field()).map(String::as_str)
     }

@@ -199,8 +199,8 @@ impl<'a> Case<'a> {
             )
     }
 
-    /// Whether the cores of the case were moved ([`Case::moved`]) or differ from those of its competitors, whose usual
-    /// cache-line round trip is `usual_ns`.
+    /// Whether the cores of the case were moved ([`Case::moved`]) or differ from those of its
+    /// competitors, whose usual cache-line round trip is `usual_ns`.
     pub fn moved_from(&self, usual_ns: Option<f64>) -> bool {
         let own = stats::median(&self.cache_line_ns());
         self.moved() || usual_ns.zip(own).is_some_and(|(usual, own)| cores_moved(usual, own))

@@ -17,11 +17,11 @@ pub enum Figure {
     ByteRate,
     /// A percentile of the latency of a span, nanoseconds.
     Latency(Span, Percentile),
-    /// The sum of a percentile of set-up, of exchange and of tear-down, nanoseconds. Between hosts with
-    /// different clocks, no trial has a tear-down, and the sum is that of the other two.
+    /// The sum of a percentile of set-up, of exchange and of tear-down, nanoseconds. Between hosts
+    /// with different clocks, no trial has a tear-down, and the sum is that of the other two.
     WholeExchange(Percentile),
-    /// CPU time of all roles and servers, nanoseconds. Each unit has a figure of its own, because a round
-    /// trip takes several times the CPU time of a message by the same mechanism.
+    /// CPU time of all roles and servers, nanoseconds. Each unit has a figure of its own, because a
+    /// round trip takes several times the CPU time of a message by the same mechanism.
     Cpu(Per),
 }
 
@@ -53,8 +53,9 @@ impl Figure {
     /// The median round trip.
     pub const ROUND_TRIP: Figure = Figure::Latency(Span::RoundTrip, Percentile::P50);
 
-    /// The latency for which a program waits if its workload is of this kind: of an exchange, that of
-    /// connecting, request, reply and closing together. `None` if messages are not timed one by one.
+    /// The latency for which a program waits if its workload is of this kind: of an exchange, that
+    /// of connecting, request, reply and closing together. `None` if messages are not timed one by
+    /// one.
     pub fn latency(measure: Measure, percentile: Percentile) -> Option<Figure> {
         match measure {
             Measure::Exchange => Some(Figure::WholeExchange(percentile)),
@@ -62,8 +63,8 @@ impl Figure {
         }
     }
 
-    /// The figure that says how fast a workload of this kind was: a latency or, if messages are not timed
-    /// one by one, their rate.
+    /// The figure that says how fast a workload of this kind was: a latency or, if messages are not
+    /// timed one by one, their rate.
     pub fn speed(measure: Measure, percentile: Percentile) -> Figure {
         Figure::latency(measure, percentile).unwrap_or(Figure::MessageRate)
     }
@@ -73,19 +74,20 @@ impl Figure {
         Figure::Cpu(measure.per())
     }
 
-    /// The figure of a trial; `None` if the trial does not have it, for example because it has too few
-    /// samples for the percentile.
+    /// The figure of a trial; `None` if the trial does not have it, for example because it has too
+    /// few samples for the percentile.
     pub fn of<'a>(self, trial: impl Into<Measured<'a>>) -> Option<f64> {
         self.value(&trial.into(), Percentile::of)
     }
 
-    /// The figure of a trial as a time in nanoseconds: of a rate, the time for each message or byte.
+    /// The figure of a trial as a time in nanoseconds: of a rate, the time for each message or
+    /// byte.
     pub fn ns<'a>(self, trial: impl Into<Measured<'a>>) -> Option<f64> {
         self.of(trial).map(|value| if self.more_is_better() { 1e9 / value } else { value })
     }
 
-    /// Like [`Figure::of`], but with the largest sample, which is never smaller, in place of a percentile
-    /// for which the trial has too few samples.
+    /// Like [`Figure::of`], but with the largest sample, which is never smaller, in place of a
+    /// percentile for which the trial has too few samples.
     pub fn at_most<'a>(self, trial: impl Into<Measured<'a>>) -> Option<f64> {
         self.value(&trial.into(), |percentile, latency| {
             Some(percentile.of(latency).unwrap_or(latency.max))
@@ -135,7 +137,8 @@ impl Figure {
         matches!(self, Figure::MessageRate | Figure::ByteRate)
     }
 
-    /// The field of a record that has the figure or, under `nulls`, the reason why the record lacks it.
+    /// The field of a record that has the figure or, under `nulls`, the reason why the record lacks
+    /// it.
     pub fn field(self) -> &'static str {
         match self {
             Figure::MessageRate | Figure::ByteRate => "throughput",

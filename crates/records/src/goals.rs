@@ -13,8 +13,8 @@ use crate::record::Record;
 use crate::stats::{self, TRIALS_AT_LEAST};
 
 impl GoalFigure {
-    /// The figure of this workload's trials that is bounded. `None` if they do not have it: latencies exist
-    /// only if messages are timed one by one.
+    /// The figure of this workload's trials that is bounded. `None` if they do not have it:
+    /// latencies exist only if messages are timed one by one.
     pub fn figure(self, workload: &Workload) -> Option<Figure> {
         let measure = workload.facts().measure;
         match self {

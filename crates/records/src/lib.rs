@@ -1,9 +1,10 @@
 //! What was measured, and what follows from it.
 //!
-//! A [`record`] is the result of one trial. Everything that is said about records is decided here, once: which trials
-//! belong together and which of them count ([`cases`]), what their figures are ([`figure`], [`stats`]), which case is better
-//! ([`rank`], [`compare`]), which goals are met ([`goals`]), and what bounds a figure ([`limits`]). The laboratory writes
-//! records; the report shows and the advice chooses by what this crate says.
+//! A [`record`] is the result of one trial. Everything that is said about records is decided here,
+//! once: which trials belong together and which of them count ([`cases`]), what their figures are
+//! ([`figure`], [`stats`]), which case is better ([`rank`], [`compare`]), which goals are met
+//! ([`goals`]), and what bounds a figure ([`limits`]). The laboratory writes records; the report
+//! shows and the advice chooses by what this crate says.
 
 pub mod awake;
 pub mod cases;

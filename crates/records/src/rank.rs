@@ -65,8 +65,8 @@ impl WaitClass {
     }
 }
 
-/// The figure by which trials of one workload are ranked by speed: the median or, for messages that are
-/// due at fixed times, the 99th percentile if all trials have it.
+/// The figure by which trials of one workload are ranked by speed: the median or, for messages that
+/// are due at fixed times, the 99th percentile if all trials have it.
 fn speed(trials: &[&Record]) -> Option<Figure> {
     let measure = trials.first()?.inputs.workload.facts().measure;
     let p99 = Figure::speed(measure, Percentile::P99);

@@ -162,7 +162,8 @@ pub fn paced(shares: &[f64]) -> Vec<Record> {
     records
 }
 
-/// Trials of exchanges, one for each of these times to answer. To connect takes three times as long, to close twice.
+/// Trials of exchanges, one for each of these times to answer. To connect takes three times as
+/// long, to close twice.
 pub fn exchanges(mechanism: &str, answers_ns: &[u64]) -> Vec<Record> {
     let mut records = trials(mechanism, 64, answers_ns, 1000.0);
     for record in &mut records {

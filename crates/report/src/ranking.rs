@@ -43,8 +43,8 @@ impl Metric {
         Metric { workload: Workload::Throughput, figure }
     }
 
-    /// Returns whether the messages are sent at fixed times. Their latency counts from the time at which
-    /// each was due.
+    /// Returns whether the messages are sent at fixed times. Their latency counts from the time at
+    /// which each was due.
     pub fn is_paced(self) -> bool {
         self.workload.facts().paced()
     }

@@ -68,7 +68,8 @@ pub struct Goals {
 }
 
 impl Goals {
-    /// The percentile by which latency is judged: the highest that has a goal, or the median if none has.
+    /// The percentile by which latency is judged: the highest that has a goal, or the median if
+    /// none has.
     pub(super) fn percentile(&self) -> Percentile {
         self.latency_us.iter().map(|(p, _)| *p).max().unwrap_or(Percentile::P50)
     }

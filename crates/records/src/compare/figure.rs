@@ -17,9 +17,9 @@ pub(super) fn figures() -> Vec<Figure> {
     std::iter::once(Figure::MessageRate).chain(latencies).chain(cpu).collect()
 }
 
-/// The figure of a trial. `None` if the trial does not have the figure, or if it would say nothing new: the
-/// rate of a closed loop is the reciprocal of its round trip, and the rate of a paced stream is fixed by its
-/// schedule.
+/// The figure of a trial. `None` if the trial does not have the figure, or if it would say nothing
+/// new: the rate of a closed loop is the reciprocal of its round trip, and the rate of a paced
+/// stream is fixed by its schedule.
 pub(super) fn of(figure: Figure, record: &Record) -> Option<f64> {
     let says_it_all = record.inputs.workload.facts().measure == Measure::Rate;
     figure.of(record).filter(|_| figure != Figure::MessageRate || says_it_all)

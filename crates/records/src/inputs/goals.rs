@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::percentile::Percentile;
 
-/// A figure that a goal bounds. A latency is that of a round trip, of a paced message from its intended
-/// time to its receipt, or of one exchange with connecting and closing. The bound is a minimum for the two
-/// rates and a maximum for all other figures.
+/// A figure that a goal bounds. A latency is that of a round trip, of a paced message from its
+/// intended time to its receipt, or of one exchange with connecting and closing. The bound is a
+/// minimum for the two rates and a maximum for all other figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum GoalFigure {

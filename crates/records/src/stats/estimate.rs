@@ -80,7 +80,8 @@ impl Serialize for Estimate {
 /// An estimate, and how the trials scatter around it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// The median with its interval; in JSON `n`, `median` and `interval`, which is null without one.
+    /// The median with its interval; in JSON `n`, `median` and `interval`, which is null without
+    /// one.
     #[serde(flatten, serialize_with = "n_median_interval")]
     pub estimate: Estimate,
     /// Median absolute deviation from the median.

@@ -92,7 +92,8 @@ fn time_ns(record: &Record) -> Option<f64> {
     match facts.extent {
         // At given instants, or shared by several roles, the time is not the mechanism's alone.
         Extent::Instants { .. } | Extent::Time | Extent::Recorded => None,
-        // Of an exchange, only the part that has messages: connecting does not depend on their size.
+        // Of an exchange, only the part that has messages: connecting does not depend on their
+        // size.
         Extent::Messages => match facts.measure.span() {
             None => Figure::MessageRate.ns(record),
             Some(span) => Figure::Latency(span, Percentile::P50).of(record),

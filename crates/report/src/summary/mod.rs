@@ -308,7 +308,8 @@ fn contender_of(record: &Record) -> Contender {
         wait: record.inputs.wait,
         access: record.inputs.access,
         family: crossway_records::family::family_of(record),
-        // On a testbed the hosts belong to the setting: contenders are compared only between the same hosts.
+        // On a testbed the hosts belong to the setting: contenders are compared only between the
+        // same hosts.
         host: (record.host != LOCAL && record.inputs.testbed.is_none())
             .then(|| record.host.clone()),
     }
