@@ -70,7 +70,8 @@ pub enum Property {
     CleanUp,
     /// Ends occupy a CPU while they wait.
     Spinning,
-    /// The mechanism needs root privileges, or permission to trace the peer.
+    /// The mechanism needs root privileges, or permission to trace the peer or to send frames of
+    /// one's own.
     Root,
     /// The mechanism needs a kernel module that may have to be loaded.
     KernelModule,
@@ -192,7 +193,9 @@ impl Property {
             Property::Pollable => claimed(caps.waitable_fd),
             Property::ZeroCopy => claimed(caps.in_place),
             Property::CrossesHosts => claimed(caps.crosses_hosts),
-            Property::Root => claimed(caps.privilege == Privilege::Ptrace),
+            Property::Root => {
+                claimed(matches!(caps.privilege, Privilege::Ptrace | Privilege::NetRaw))
+            }
             Property::KernelModule => claimed(caps.privilege == Privilege::Module),
             Property::Spinning => Fact {
                 holds: Some(!matches!(subject.wait, Wait::Block)),

@@ -42,6 +42,8 @@ pub enum Privilege {
     None,
     /// Permission to trace the peer (`CAP_SYS_PTRACE`, or the same user and a permissive `ptrace_scope`).
     Ptrace,
+    /// Permission to send frames of one's own (`CAP_NET_RAW`).
+    NetRaw,
     /// A kernel module that only root can load.
     Module,
 }

@@ -15,7 +15,7 @@ pub enum Family {
     /// Pipes and FIFOs, whether bytes are copied to them or pages are put into them, and
     /// pseudoterminals.
     Pipe,
-    /// IP sockets (TCP, UDP, MPTCP, SCTP, SMC), vsock and netlink.
+    /// IP sockets (TCP, UDP, MPTCP, SCTP, SMC), vsock, netlink and frames of an interface.
     Network,
     /// Message queues (POSIX, System V), and the kernel's queue of signals.
     Queue,
@@ -111,6 +111,8 @@ pub enum Transport {
     Tipc,
     /// Sockets of AF_NETLINK.
     Netlink,
+    /// Frames of an interface, by sockets of AF_PACKET.
+    Packet,
     /// The buffers of pseudoterminals.
     Pty,
     /// The kernel's Binder driver, which copies into memory that the receiver maps.
@@ -130,7 +132,7 @@ impl Transport {
             | Transport::Smc
             | Transport::Tipc => &[Meeting::Network],
             Transport::Vsock => &[Meeting::Kernel],
-            Transport::Netlink => &[Meeting::Netns],
+            Transport::Netlink | Transport::Packet => &[Meeting::Netns],
             Transport::Binder => &[Meeting::Path],
         }
     }
@@ -228,6 +230,7 @@ mod tests {
                 Transport::Queue,
                 Transport::Vsock,
                 Transport::Netlink,
+                Transport::Packet,
                 Transport::Pty,
                 Transport::Binder,
             ];

@@ -87,8 +87,9 @@ impl Default for Spec {
 pub type Facts = std::collections::BTreeMap<String, i64>;
 
 /// The facts that count events since the channel was opened: how often an end of a ring slept and woke the other end,
-/// and how many messages came back undelivered.
-pub const COUNTERS: [&str; 3] = ["ring_sleeps", "ring_wakes", "returned_messages"];
+/// how many messages came back undelivered, and how many found their receiver full.
+pub const COUNTERS: [&str; 4] =
+    ["ring_sleeps", "ring_wakes", "returned_messages", "dropped_messages"];
 
 /// The beginning of the names of facts that are the largest value seen since the channel was opened.
 pub const LARGEST: &str = "largest_";

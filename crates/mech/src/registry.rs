@@ -75,6 +75,7 @@ macro_rules! for_every_mechanism {
             sctp::SctpNodelay,
             vsock::Vsock,
             netlink::Netlink,
+            packet::Packet,
             tipc_kernel::TipcKernelStream,
             tipc_kernel::TipcKernelSeqpacket,
             tipc_kernel::TipcKernelRdm,

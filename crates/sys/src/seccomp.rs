@@ -54,11 +54,13 @@ pub fn is_filtered() -> bool {
     status.lines().filter_map(|line| line.strip_prefix("Seccomp:")).any(|mode| mode.trim() == "2")
 }
 
-fn statement(code: u32, k: u32) -> libc::sock_filter {
+/// A statement of a filter in the classic BPF, for processes or for sockets.
+pub(crate) fn statement(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
-fn unless_equal(k: u32, skip: u8) -> libc::sock_filter {
+/// Jumps over the next `skip` statements unless the loaded word is `k`.
+pub(crate) fn unless_equal(k: u32, skip: u8) -> libc::sock_filter {
     let code = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     libc::sock_filter { code: code as u16, jt: 0, jf: skip, k }
 }

@@ -9,6 +9,7 @@ pub mod linx_link;
 pub mod memfd;
 pub mod mptcp;
 pub mod netlink;
+pub mod packet;
 pub mod pipe;
 pub mod posix_mq;
 pub mod posix_shm;
