@@ -87,9 +87,17 @@ impl Default for Spec {
 pub type Facts = std::collections::BTreeMap<String, i64>;
 
 /// The facts that count events since the channel was opened: how often an end of a ring slept and woke the other end,
-/// how many messages came back undelivered, and how many found their receiver full.
-pub const COUNTERS: [&str; 4] =
-    ["ring_sleeps", "ring_wakes", "returned_messages", "dropped_messages"];
+/// how many messages came back undelivered, and how many found their receiver full; how many sends
+/// were made without a copy, how many of these the kernel copied after all, and how many it refused.
+pub const COUNTERS: [&str; 7] = [
+    "ring_sleeps",
+    "ring_wakes",
+    "returned_messages",
+    "dropped_messages",
+    "zerocopy_sends",
+    "zerocopy_sends_copied",
+    "zerocopy_sends_refused",
+];
 
 /// The beginning of the names of facts that are the largest value seen since the channel was opened.
 pub const LARGEST: &str = "largest_";

@@ -67,6 +67,7 @@ macro_rules! for_every_mechanism {
             uds_seqpacket::UdsSeqpacket,
             tcp::Tcp,
             tcp_nodelay::TcpNodelay,
+            tcp_zerocopy::TcpZerocopy,
             mptcp::Mptcp,
             smc::Smc,
             udp::Udp,

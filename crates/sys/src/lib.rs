@@ -82,6 +82,7 @@ pub mod vsock;
 pub mod words;
 pub mod xstate;
 pub mod yardstick;
+pub mod zerocopy;
 
 pub use error::{Errno, OsError};
 pub use obstacle::Obstacle;

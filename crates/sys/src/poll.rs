@@ -94,7 +94,7 @@ fn is_any_now(fd: impl AsFd, wanted: PollFlags) -> Result<bool, Errno> {
 }
 
 /// Converts a relative time for the kernel, capped at the range of its seconds.
-fn timespec(left: Duration) -> Timespec {
+pub(crate) fn timespec(left: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(left.subsec_nanos()),

@@ -11,6 +11,7 @@ pub mod message_socket;
 pub mod pages_tx;
 pub mod parcel;
 pub(crate) mod pipe_halves;
+pub mod pipe_pages;
 pub(crate) mod queue_wait;
 pub mod stream_socket;
 pub mod tipc_port;

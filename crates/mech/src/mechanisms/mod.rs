@@ -26,6 +26,7 @@ pub mod sysv_mq;
 pub mod sysv_shm;
 pub mod tcp;
 pub mod tcp_nodelay;
+pub mod tcp_zerocopy;
 pub mod tipc_kernel;
 pub mod tipc_kernel_connection;
 pub mod tipc_kernel_message;

@@ -161,7 +161,8 @@ impl MessageSource for FrameSource {
 
 impl DatagramFamily for Frames {
     const NAME: &'static str = "packet";
-    const SUMMARY: &'static str = "frames of the loopback interface (AF_PACKET), below IP; a full receiver drops messages silently";
+    const SUMMARY: &'static str = "frames of the loopback interface (AF_PACKET), below IP; a full \
+         receiver drops messages silently";
     const CARRIER: Carrier = Carrier::new(Family::Network, Transport::Packet);
     const RELIABILITY: Reliability = Reliability::Lossy;
     const LARGEST: Option<usize> = None;
@@ -202,7 +203,8 @@ impl DatagramFamily for Frames {
     }
 
     fn remedy() -> &'static str {
-        "run as root or with CAP_NET_RAW (setcap cap_net_raw+ep PROGRAM; in a container --cap-add NET_RAW), with the loopback interface up: ip link set lo up"
+        "run as root or with CAP_NET_RAW (setcap cap_net_raw+ep PROGRAM; in a container --cap-add \
+         NET_RAW), with the loopback interface up: ip link set lo up"
     }
 }
 

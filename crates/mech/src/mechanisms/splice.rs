@@ -20,8 +20,8 @@ use crossway_sys::pipe::pipe;
 use crossway_sys::vmsplice::splice_file;
 
 use crate::building_blocks::complete::{self, Complete};
-use crate::building_blocks::pages_tx::{
-    PagesRx, PagesTx, Placing, channel, pages_caps, try_to_place,
+use crate::building_blocks::pipe_pages::{
+    PipePagesRx, PipePagesTx, Placing, channel, pages_caps, try_to_place,
 };
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 
@@ -48,8 +48,8 @@ impl Mechanism for Splice {
     const ABOUT: &'static str =
         "anonymous pipe, one each way, into which pages of a memfd are put without a copy (splice)";
     const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe).copied_once();
-    type Tx = PagesTx<Splice>;
-    type Rx = PagesRx;
+    type Tx = PipePagesTx<Splice>;
+    type Rx = PipePagesRx;
     type Listener = Complete<Self::Tx, Self::Rx>;
 
     fn caps() -> Caps {

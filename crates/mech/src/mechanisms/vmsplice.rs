@@ -6,7 +6,7 @@
 //!
 //! A page in the pipe still belongs to the sender: if it were written again before it was read, the reader would get
 //! the new content. The pages are therefore used in rotation, and there are enough of them that the oldest ones have
-//! always been read (see `pages_tx`). Each message takes whole pages, and each page a slot of the pipe. By default, 16
+//! always been read (see `pipe_pages`). Each message takes whole pages, and each page a slot of the pipe. By default, 16
 //! messages fill the pipe, however small they are, so this is a mechanism for large messages. With a capacity
 //! (F_SETPIPE_SZ) there are more slots.
 
@@ -19,8 +19,8 @@ use crossway_sys::pipe::pipe;
 use crossway_sys::vmsplice;
 
 use crate::building_blocks::complete::{self, Complete};
-use crate::building_blocks::pages_tx::{
-    PagesRx, PagesTx, Placing, channel, pages_caps, try_to_place,
+use crate::building_blocks::pipe_pages::{
+    PipePagesRx, PipePagesTx, Placing, channel, pages_caps, try_to_place,
 };
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 
@@ -47,8 +47,8 @@ impl Mechanism for Vmsplice {
     const ABOUT: &'static str = "anonymous pipe, one each way, into which the sender's pages are put without a copy \
          (ipc-bench: vmsplice)";
     const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe).copied_once();
-    type Tx = PagesTx<Vmsplice>;
-    type Rx = PagesRx;
+    type Tx = PipePagesTx<Vmsplice>;
+    type Rx = PipePagesRx;
     type Listener = Complete<Self::Tx, Self::Rx>;
 
     fn caps() -> Caps {
