@@ -98,6 +98,8 @@ macro_rules! for_every_mechanism {
             uring_uds::UringUds,
             uring_tcp::UringTcp,
             shm_futex::ShmFutex,
+            shm_futex::ShmHuge,
+            shm_futex::ShmSecret,
             shm_spin::ShmSpin,
             shm_eventfd::ShmEventfd,
             shm_pipe::ShmPipe,

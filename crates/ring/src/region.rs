@@ -69,6 +69,29 @@ impl Dimensions {
         }
     }
 
+    /// The same with the capacity rounded up to whole pages of `page_len` bytes, for memory with
+    /// larger pages than usual.
+    pub fn in_pages_of(self, page_len: usize) -> Dimensions {
+        Dimensions { capacity: self.capacity.next_multiple_of(page_len), ..self }
+    }
+
+    /// Size in bytes of the control words, which precede the rings.
+    pub fn control_len() -> usize {
+        page()
+    }
+
+    /// Size in bytes of the rings alone, for users that keep the control words in other memory.
+    pub fn rings_len(self) -> usize {
+        2 * self.capacity
+    }
+
+    /// The pieces of memory that holds the rings alone, in the order in which they must be mapped
+    /// immediately behind the control words.
+    pub fn ring_pieces(self) -> [(usize, usize); 4] {
+        let (a, b) = ((0, self.capacity), (self.capacity, self.capacity));
+        [a, a, b, b]
+    }
+
     /// Size in bytes of the shared memory for two such rings.
     pub fn memory_len(self) -> usize {
         page() + 2 * self.capacity
@@ -272,6 +295,13 @@ mod tests {
         let d = Dimensions::choose(1000, Some(1));
         assert_eq!(d.capacity, page());
         assert!(Dimensions::choose(page(), Some(1)).capacity > page());
+    }
+
+    #[test]
+    fn larger_pages_raise_the_capacity() {
+        let d = Dimensions::choose(64, None).in_pages_of(2 << 20);
+        assert_eq!((d.capacity, d.rings_len()), (2 << 20, 4 << 20));
+        assert_eq!(d.ring_pieces()[2], (2 << 20, 2 << 20));
     }
 
     #[test]

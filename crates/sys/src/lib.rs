@@ -60,6 +60,7 @@ pub mod record_lock;
 pub mod records;
 pub mod seccomp;
 pub mod shm;
+pub mod shm_kinds;
 pub mod signal_queue;
 pub mod sock_diag;
 pub mod socket;

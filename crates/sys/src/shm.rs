@@ -6,6 +6,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -111,16 +112,53 @@ impl Mapping {
         Self::in_order(fd, pieces, MapFlags::empty())
     }
 
+    /// Maps all `control_len` bytes of `control` and behind them pieces of `fd`, as
+    /// [`Mapping::of_pieces`] does. The first piece begins at a multiple of `alignment`, which is
+    /// the size of a page of `fd`. With `fault_in`, all pages are touched, because memory of some
+    /// kinds ignores the request to fault them in.
+    pub fn of_two(
+        control: impl AsFd,
+        control_len: usize,
+        fd: impl AsFd,
+        pieces: &[(usize, usize)],
+        alignment: usize,
+        fault_in: bool,
+    ) -> Result<Mapping, OsError> {
+        let len = control_len + pieces.iter().map(|(_, len)| len).sum::<usize>();
+        let mapping = Mapping::reserve_aligned(len, control_len, alignment)?;
+        mapping.fill(0, &control, &[(0, control_len)], MapFlags::empty())?;
+        mapping.fill(control_len, &fd, pieces, MapFlags::empty())?;
+        if fault_in {
+            mapping.touch();
+        }
+        Ok(mapping)
+    }
+
     fn in_order(
         fd: impl AsFd,
         pieces: &[(usize, usize)],
         more: MapFlags,
     ) -> Result<Mapping, OsError> {
         let mapping = Mapping::reserve(pieces.iter().map(|(_, len)| len).sum())?;
-        let mut at = mapping.start.as_ptr();
+        mapping.fill(0, fd, pieces, more)?;
+        Ok(mapping)
+    }
+
+    /// Maps pieces of `fd` over the reserved range, from the offset `at` on.
+    fn fill(
+        &self,
+        at: usize,
+        fd: impl AsFd,
+        pieces: &[(usize, usize)],
+        more: MapFlags,
+    ) -> Result<(), OsError> {
+        let len: usize = pieces.iter().map(|(_, len)| len).sum();
+        assert!(at + len <= self.len, "beyond the reserved range");
         let flags = MapFlags::SHARED | MapFlags::FIXED | more;
+        let mut at = self.start.as_ptr().wrapping_add(at);
         for &(offset, len) in pieces {
-            // SAFETY: the target lies within the range reserved above, which nothing else uses.
+            // SAFETY: the target lies within the reserved range, as just asserted, which nothing
+            // else uses.
             unsafe {
                 let prot = ProtFlags::READ | ProtFlags::WRITE;
                 rustix::mm::mmap(at.cast(), len, prot, flags, &fd, offset as u64).map_err(|e| {
@@ -129,7 +167,7 @@ impl Mapping {
                 at = at.add(len);
             }
         }
-        Ok(mapping)
+        Ok(())
     }
 
     /// Maps the first `len` bytes of `fd` without faulting them in.
@@ -166,6 +204,31 @@ impl Mapping {
         .map_err(|e| OsError::new("mmap", format!("{len} bytes of address space"), e))?;
         let start = NonNull::new(start.cast()).expect("the kernel maps nothing at address 0");
         Ok(Mapping { start, len })
+    }
+
+    /// Reserves an address range in which the byte at `offset`, a multiple of the page size, has an
+    /// address that is a multiple of `alignment`.
+    fn reserve_aligned(len: usize, offset: usize, alignment: usize) -> Result<Mapping, OsError> {
+        let wide = Mapping::reserve(len + alignment)?;
+        let start = wide.start.as_ptr();
+        let before = (start.addr() + offset).next_multiple_of(alignment) - offset - start.addr();
+        let parts = [(0, before), (before + len, alignment - before)];
+        std::mem::forget(wide);
+        for (at, len) in parts.into_iter().filter(|(_, len)| *len > 0) {
+            // SAFETY: a part of the range reserved above that is not kept.
+            let _ = unsafe { rustix::mm::munmap(start.wrapping_add(at).cast(), len) };
+        }
+        let start = NonNull::new(start.wrapping_add(before)).expect("within the reserved range");
+        Ok(Mapping { start, len })
+    }
+
+    /// Writes to every page without changing its content, also while another process writes there.
+    fn touch(&self) {
+        for at in (0..self.len).step_by(page_len()) {
+            // SAFETY: within the mapping, which is writable; atomic, as others may access it.
+            let byte = unsafe { AtomicU8::from_ptr(self.start.as_ptr().add(at)) };
+            byte.fetch_or(0, Ordering::Relaxed);
+        }
     }
 
     /// Faults all pages in for writing. This is only an optimisation: kernels before 5.14 refuse, which is ignored.
@@ -243,6 +306,26 @@ mod tests {
             assert_eq!(m.start().as_ptr().add(page + 5).read(), 9);
         }
         assert!(Mapping::of_pieces(&fd, &[(1, page)]).is_err());
+    }
+
+    #[test]
+    fn two_memories_lie_behind_each_other_and_the_second_is_aligned() {
+        let page = page_len();
+        let [control, fd] =
+            [1, 4].map(|pages| create_sealed("crossway-test", pages * page).unwrap());
+        let (first, second) = ((0, 2 * page), (2 * page, 2 * page));
+        let alignment = 16 * page;
+        let m = Mapping::of_two(&control, page, &fd, &[first, first, second], alignment, true);
+        let m = m.unwrap();
+        assert_eq!(m.len(), 7 * page);
+        assert_eq!((m.start().as_ptr().addr() + page) % alignment, 0);
+        // SAFETY: in range, and nothing else has the descriptors.
+        unsafe {
+            let start = m.start().as_ptr();
+            start.add(page).write(9);
+            assert_eq!(start.add(3 * page).read(), 9, "the first piece, again");
+            assert_eq!((start.read(), start.add(5 * page).read()), (0, 0));
+        }
     }
 
     #[test]

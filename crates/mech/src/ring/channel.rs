@@ -1,15 +1,15 @@
 //! Creates the two ends of a channel of two rings, and implements the contract's halves over a ring.
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use crossway_sys::lifeline::Lifeline;
-use crossway_sys::shm::{self, Mapping};
+use crossway_sys::shm::Mapping;
 
 use crossway_ring::layout::MAX_PAYLOAD;
 use crossway_ring::region::{Dimensions, Direction, SharedRing};
 use crossway_ring::{Bell, RingMemory, RingRx, RingTx};
 
+use super::backing::Backing;
 use crate::contract::facts_of;
 use crate::self_test::round_trip;
 use crate::{
@@ -30,21 +30,41 @@ pub struct Shared {
 impl Shared {
     /// Creates the listener's view, and the offer for the connector. `id` names the mechanism in errors and in `/proc`.
     pub fn listen(id: &'static str, spec: &Spec) -> Result<(Shared, Offer), OpenError> {
-        let dimensions = dimensions(id, spec)?;
-        let memory = shm::create_sealed(&format!("crossway-{id}"), dimensions.memory_len())?;
-        let mapping = map(&memory, dimensions, spec)?;
+        Self::listen_in(id, spec, Backing::Pages)
+    }
+
+    /// As [`Shared::listen`], with the rings in memory of a kind.
+    pub fn listen_in(
+        id: &'static str,
+        spec: &Spec,
+        backing: Backing,
+    ) -> Result<(Shared, Offer), OpenError> {
+        let dimensions = backing.dimensions(dimensions(id, spec)?)?;
+        let memory = backing.create(id, dimensions)?;
+        let mapping = backing.map(id, &memory, dimensions, spec)?;
         let (lifeline, peers) = Lifeline::pair()?;
-        let offer = Offer::new()
-            .with_word("capacity_bytes", dimensions.capacity)
-            .with_fd("memory", memory)
-            .with_fd("lifeline", peers);
+        let offer = memory.into_offer(
+            Offer::new()
+                .with_word("capacity_bytes", dimensions.capacity)
+                .with_fd("lifeline", peers),
+        );
         Ok((Shared { mapping, dimensions, lifeline: Arc::new(lifeline) }, offer))
     }
 
     /// Creates the connector's view.
     pub fn connect(id: &'static str, spec: &Spec, offer: &mut Offer) -> Result<Shared, OpenError> {
+        Self::connect_in(id, spec, offer, Backing::Pages)
+    }
+
+    /// As [`Shared::connect`], with the rings in memory of the kind that the listener uses.
+    pub fn connect_in(
+        id: &'static str,
+        spec: &Spec,
+        offer: &mut Offer,
+        backing: Backing,
+    ) -> Result<Shared, OpenError> {
         let capacity: usize = offer.word(id, "capacity_bytes")?;
-        let dimensions = dimensions(id, spec)?;
+        let dimensions = backing.dimensions(dimensions(id, spec)?)?;
         if capacity != dimensions.capacity {
             return Err(OpenError::BadOffer {
                 mechanism: id,
@@ -55,14 +75,14 @@ impl Shared {
                 ),
             });
         }
-        let memory = offer.take_fd(id, "memory")?;
-        if !shm::is_sealed(memory.as_fd(), dimensions.memory_len())? {
+        let memory = backing.take(id, offer)?;
+        if !backing.is_safe(&memory, dimensions)? {
             return Err(OpenError::BadOffer {
                 mechanism: id,
                 why: "the shared memory is not sealed, or does not have the agreed size".into(),
             });
         }
-        let mapping = map(&memory, dimensions, spec)?;
+        let mapping = backing.map(id, &memory, dimensions, spec)?;
         let lifeline = Arc::new(Lifeline::from_fd(offer.take_fd(id, "lifeline")?));
         Ok(Shared { mapping, dimensions, lifeline })
     }
@@ -71,15 +91,6 @@ impl Shared {
     pub fn ring(&self, direction: Direction) -> SharedRing {
         SharedRing::new(Arc::clone(&self.mapping), self.dimensions, direction)
     }
-}
-
-fn map(memory: &OwnedFd, dimensions: Dimensions, spec: &Spec) -> Result<Arc<Mapping>, OpenError> {
-    let pieces = dimensions.pieces();
-    let mapping = match spec.fault_in {
-        true => Mapping::of_pieces(memory, &pieces),
-        false => Mapping::of_pieces_lazily(memory, &pieces),
-    };
-    Ok(Arc::new(mapping?))
 }
 
 /// The capabilities of all rings; the mechanisms override what differs.
