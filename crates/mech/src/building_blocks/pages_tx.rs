@@ -2,7 +2,7 @@
 //! belong to the sender until the kernel has done with them.
 //!
 //! A message's bytes are written into the pages by the caller itself
-//! ([`Tx::send_in_place`](crate::Tx::send_in_place)), or copied there. Which pages are free again is
+//! ([`Tx::send_in_place`]), or copied there. Which pages are free again is
 //! known to the [`Outlet`].
 
 use std::ops::Range;
