@@ -51,9 +51,11 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 measure: build
 	$(TARGET)/release/crossway measure $(PLAN)
 
+# The program, and what `crossway run` and `crossway tipc run` load into other programs.
 build:
 	scripts/setup.sh build
 	$(CARGO) build --release --locked -p crossway
+	$(CARGO) build --release --locked -p crossway-preload -p crossway-tipc-preload
 
 check:
 	$(CARGO) fmt --all --check
@@ -102,7 +104,6 @@ bench-against:
 # Redis over TCP, over UNIX stream pairs in its place, and over its own UNIX socket, in interleaved rounds.
 bench-run: build
 	scripts/setup.sh bench
-	$(CARGO) build --release --locked -p crossway-preload
 	python3 scripts/bench-run.py
 
 # Open MPI and MPICH over TCP between two virtual hosts, and over TIPC in its place, in interleaved rounds. Needs root.
@@ -125,7 +126,7 @@ predict: build
 	python3 scripts/predict/predict.py --write docs/METHODOLOGY.md $(PREDICT)
 
 install: build
-	$(CARGO) build --release --locked -p crossway-preload -p crossway-tipc-node -p crossway-tipc-preload $(LIBRARIES:%=-p crossway-%-capi)
+	$(CARGO) build --release --locked -p crossway-tipc-node $(LIBRARIES:%=-p crossway-%-capi)
 	$(MAKE) install-built
 
 # Installs what is already built in $(BUILT), for packagers and for the test of the installation.

@@ -161,6 +161,21 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
 }
 
 #[test]
+fn the_build_before_a_measurement_includes_what_the_readme_runs_next() {
+    let mut make = Command::new("make");
+    make.current_dir(root()).env_remove("MAKEFLAGS").args(["--dry-run", "measure"]);
+    if Command::new("make").arg("--version").output().is_err() {
+        return eprintln!("SKIP make measure: make is missing; install make");
+    }
+    let said = succeeds(&mut make);
+    let (build, _) = said.split_once("crossway measure").expect("it measures");
+    for package in ["crossway", "crossway-preload", "crossway-tipc-preload"] {
+        let is_built = build.split_whitespace().any(|word| word == package);
+        assert!(is_built, "{package}: {said}");
+    }
+}
+
+#[test]
 fn too_little_disk_is_reported_before_a_compiler_fails_for_it() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
