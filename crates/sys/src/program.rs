@@ -2,7 +2,8 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 /// The directories of the system's programs, including those of root's programs, which other users' PATH may lack.
 const SYSTEM_DIRS: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -29,6 +30,42 @@ pub fn find_in(name: impl AsRef<OsStr>, path: &OsStr) -> Option<PathBuf> {
     which::which_in(name, Some(path), here).ok()
 }
 
+/// Why a program cannot be executed that [`find_in`] does not find.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// There is no file of this name.
+    NoFile,
+    /// There is only a directory of this name.
+    Directory(PathBuf),
+    /// There is a file, but this user may not execute it.
+    NotExecutable(PathBuf),
+    /// There may be a file, but this user may not enter its directory.
+    Unsearchable(PathBuf),
+}
+
+/// Says why [`find_in`] finds no program: what is at the first place where there is anything of its
+/// name.
+pub fn why_missing(name: impl AsRef<OsStr>, path: &OsStr) -> Missing {
+    let name = Path::new(name.as_ref());
+    // A name with a slash is looked for nowhere else.
+    let is_path = name.as_os_str().as_encoded_bytes().contains(&b'/');
+    let places: Vec<PathBuf> = match is_path {
+        true => vec![name.to_owned()],
+        false => env::split_paths(path).map(|dir| dir.join(name)).collect(),
+    };
+    let found = places.into_iter().find_map(|place| match place.metadata() {
+        Ok(about) if about.is_dir() && !is_path => None,
+        Ok(about) if about.is_dir() => Some(Missing::Directory(place)),
+        Ok(_) => Some(Missing::NotExecutable(place)),
+        // A folder of PATH that is closed to this user is no sign that the program is in it.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied && is_path => {
+            Some(Missing::Unsearchable(place))
+        }
+        Err(_) => None,
+    });
+    found.unwrap_or(Missing::NoFile)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +86,16 @@ mod tests {
         assert_eq!(find_in("tool", &path), Some(at("first/tool")));
         assert_eq!(find_in("tools", &path), None);
         assert_eq!(find_in(at("second/tool"), &path), Some(at("second/tool")));
+        // What is found, and cannot be executed.
+        let path = env::join_paths(["none", "folder", "plain"].map(at)).unwrap();
+        assert_eq!(find_in("tool", &path), None);
+        assert_eq!(why_missing("tool", &path), Missing::NotExecutable(at("plain/tool")));
+        assert_eq!(why_missing("tools", &path), Missing::NoFile);
+        assert_eq!(why_missing(at("none/tool"), &path), Missing::NoFile);
+        let plain = at("plain/tool");
+        assert_eq!(why_missing(&plain, &path), Missing::NotExecutable(plain));
+        let folder = at("folder/tool");
+        assert_eq!(why_missing(&folder, &path), Missing::Directory(folder));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crossway_sys::program::Missing;
 use crossway_sys::{file_caps, program};
 
 use crate::SOCKET_VARIABLE;
@@ -52,6 +53,14 @@ pub enum CannotRun {
     NotFound {
         /// Program as given by the caller.
         program: PathBuf,
+    },
+    /// The program exists, but this user may not execute it.
+    #[error("{}: permission denied: {why}", .path.display())]
+    NotExecutable {
+        /// Path of the file.
+        path: PathBuf,
+        /// What forbids it, and what to do.
+        why: &'static str,
     },
     /// The program exists but cannot be read, for a reason other than missing permission.
     #[error("cannot read {}: {source}", .path.display())]
@@ -188,8 +197,20 @@ pub fn loads_libraries(program: &OsStr) -> Result<(), CannotRun> {
 /// Finds the file of a program as a shell does.
 fn find(name: &OsStr) -> Result<PathBuf, CannotRun> {
     let dirs = std::env::var_os("PATH").unwrap_or_default();
-    let found = program::find_in(name, &dirs);
-    found.ok_or_else(|| CannotRun::NotFound { program: PathBuf::from(name) })
+    program::find_in(name, &dirs).ok_or_else(|| match program::why_missing(name, &dirs) {
+        Missing::NoFile => CannotRun::NotFound { program: PathBuf::from(name) },
+        Missing::Directory(path) => {
+            CannotRun::NotExecutable { path, why: "it is a directory; name a program" }
+        }
+        Missing::NotExecutable(path) => CannotRun::NotExecutable {
+            path,
+            why: "it is not executable for this user; make it executable (chmod +x), or name the program that runs it",
+        },
+        Missing::Unsearchable(path) => CannotRun::NotExecutable {
+            path,
+            why: "this user may not enter its folder; run as a user who may",
+        },
+    })
 }
 
 /// Checks that the loader will load the library into a program; for a script, into its interpreter. A file that this
@@ -368,7 +389,13 @@ mod tests {
         assert!(command(Path::new("/x"), Path::new("/y"), OsStr::new("sh"), &[]).is_ok());
         assert!(matches!(sh(Path::new("/nowhere/x")), Err(CannotRun::NotFound { .. })));
         let plain = at("plain", b"#!/bin/sh\n", 0o644);
-        assert!(matches!(sh(&plain), Err(CannotRun::NotFound { .. })), "not executable");
+        let refused = sh(&plain).unwrap_err().to_string();
+        assert!(
+            refused.starts_with(&format!("{}: permission denied", plain.display())),
+            "{refused}"
+        );
+        assert!(refused.contains("chmod +x"), "{refused}");
+        assert!(matches!(sh(dir.path()), Err(CannotRun::NotExecutable { .. })), "a directory");
         assert!(sh(&at("script", b"#! /bin/sh -e\n", 0o755)).is_ok());
 
         // The same file without program headers, so without a loader.
