@@ -75,6 +75,37 @@ fn what_the_user_wants_of_the_waits_reaches_the_library() {
     }
 }
 
+#[test]
+fn what_cannot_be_run_or_explained_is_refused_before_it_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(at("plain"), "#!/bin/sh\n").unwrap();
+    let explain = |place: &str| format!("--explain={place}");
+    let ran = at("ran");
+    for (arguments, said) in [
+        (
+            vec![explain(&at("nope/x"))],
+            format!("crossway: cannot write {}: No such file", at("nope/x")),
+        ),
+        (vec![explain(&at(""))], format!("crossway: cannot write {}: Is a directory", at(""))),
+        (vec!["--".into(), at("plain")], format!("crossway: {}: permission denied", at("plain"))),
+        (vec!["--".into(), at("none")], format!("crossway: {}: no such program", at("none"))),
+    ] {
+        let mut command = crossway(&[]);
+        command.args(&arguments);
+        if arguments.len() == 1 {
+            command.args(["--", "touch", &ran]);
+        }
+        let refused = command.output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert!(errors.starts_with(&said) && errors.lines().count() == 1, "{errors}");
+        assert!(!Path::new(&ran).exists(), "{arguments:?}");
+    }
+    let output = crossway(&[&explain(&at("said")), "--", "touch", &ran]).output().unwrap();
+    assert!(text(output).is_empty() && Path::new(&ran).exists());
+}
+
 /// A program from tests/data/run, or `None` without its compiler.
 fn build(name: &str, dir: &Path) -> Option<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/run");

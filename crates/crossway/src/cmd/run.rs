@@ -108,6 +108,10 @@ impl Run for RunUnmodified {
         let Some((program, arguments)) = self.program.split_first() else {
             bail!("no program given");
         };
+        if let Some(place) = &explain {
+            // The program could say it to nobody.
+            can_explain_at(place)?;
+        }
         match unmodified::loads_libraries(program) {
             Err(
                 why @ (CannotRun::Static { .. } | CannotRun::Go { .. } | CannotRun::Musl { .. }),
@@ -166,6 +170,18 @@ fn place_of_explanations(place: &Path) -> PathBuf {
         return place.to_owned();
     }
     std::path::absolute(place).unwrap_or_else(|_| place.to_owned())
+}
+
+/// Checks that lines can be added to a file for explanations, which may exist. Devices and FIFOs
+/// are not opened: a FIFO without a reader would block.
+fn can_explain_at(place: &Path) -> anyhow::Result<()> {
+    let is_special =
+        std::fs::metadata(place).is_ok_and(|about| !about.is_file() && !about.is_dir());
+    if place == Path::new("-") || is_special {
+        return Ok(());
+    }
+    let opened = std::fs::File::options().create(true).append(true).open(place);
+    opened.map(drop).with_context(|| format!("cannot write {}", place.display()))
 }
 
 impl Form {
