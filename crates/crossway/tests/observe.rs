@@ -4,6 +4,8 @@
 mod browser;
 mod cli;
 
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -79,6 +81,64 @@ fn a_command_is_recorded_from_its_beginning_either_way() {
         let shown = text(&observe(dir.path(), &["--recording", by]));
         assert!(shown.contains("cat (") && shown.contains(&format!("recorded by {by}")), "{shown}");
     }
+}
+
+#[test]
+fn a_signal_ends_the_recording_and_the_command_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "echo $$ > pid; while :; do echo something; sleep 0.01; done | cat > /dev/null";
+    let ways = if by_ebpf(dir.path()) { &["ebpf", "strace"][..] } else { &["strace"] };
+    for (by, signal, whom) in ways.iter().flat_map(|by| {
+        // From the keyboard, the signal is sent to the whole process group.
+        [("INT", ""), ("TERM", ""), ("INT", "-")].map(|(signal, whom)| (*by, signal, whom))
+    }) {
+        let into = format!("{by}-{signal}{whom}");
+        let mut recorder = Command::new(assert_cmd::cargo::cargo_bin!("crossway"))
+            .args(["observe", "--record", &into, "--by", by, "--", "sh", "-c", script])
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let first = dir.path().join(&into).join("events-000001.parquet");
+        while !first.exists() && recorder.try_wait().unwrap().is_none() {
+            assert!(std::time::Instant::now() < until, "{into}: nothing is recorded");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let to = format!("{whom}{}", recorder.id());
+        Command::new("kill").args(["-s", signal, "--", &to]).status().unwrap();
+        // Without the signal, the command would never end.
+        let output = recorder.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if by == "strace" && !first.exists() {
+            eprintln!("SKIP observe: {said}");
+            continue;
+        }
+        assert!(output.status.success(), "{into}: {output:?}");
+        let command = std::fs::read_to_string(dir.path().join("pid")).unwrap();
+        let is_alive = Path::new("/proc").join(command.trim()).exists();
+        Command::new("kill").args(["-9", "--", &format!("-{}", command.trim())]).status().unwrap();
+        assert!(is_alive && said.contains("goes on as process"), "{into}: {said}");
+        let shown = observe(dir.path(), &["--recording", &into]);
+        assert!(text(&shown).contains("10 B"), "{into}: {shown:?}");
+        assert!(!String::from_utf8_lossy(&shown.stderr).contains("did not finish"), "{shown:?}");
+    }
+    // The same of a map, whose command has the group of its observer.
+    let mut mapper = Command::new(assert_cmd::cargo::cargo_bin!("crossway"))
+        .args(["observe", "--after", "0.1", "--", "sh", "-c", "echo $$ > pid; exec sleep 1000"])
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(mapper.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("waiting for the command")));
+    Command::new("kill").arg(mapper.id().to_string()).status().unwrap();
+    assert!(mapper.wait().unwrap().success());
+    let command = std::fs::read_to_string(dir.path().join("pid")).unwrap();
+    assert!(Command::new("kill").arg(command.trim()).status().unwrap().success(), "it goes on");
 }
 
 /// The programs in the kernel that a process holds.

@@ -133,7 +133,7 @@ impl Run for Observe {
             if answer.is_ok() && !interrupts.any() {
                 ui.note("waiting for the command to end");
             }
-            child.wait().context("cannot wait for the command")?;
+            await_end(ui, &mut child, &interrupts)?;
         }
         answer.map(|()| ExitCode::SUCCESS)
     }
@@ -178,7 +178,7 @@ impl Observe {
         } else if !interrupts.any() && child.try_wait()?.is_none() {
             ui.note("waiting for the command to end");
         }
-        child.wait().context("cannot wait for the command")?;
+        await_end(ui, &mut child, interrupts)?;
         recorded
     }
 
@@ -247,6 +247,18 @@ fn write_page(ui: &Ui, path: &Path, text: &str) -> anyhow::Result<ExitCode> {
     )?;
     ui.tell(&format!("wrote {}", path.display()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until a command ends. An interrupt ends only the waiting.
+fn await_end(ui: &Ui, child: &mut Child, interrupts: &Interrupts) -> anyhow::Result<()> {
+    while child.try_wait().context("cannot wait for the command")?.is_none() {
+        if interrupts.any() {
+            ui.note(&format!("the command goes on as process {}", child.id()));
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// Sleeps until an instant or an interrupt.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -175,7 +177,10 @@ pub(super) fn abandon(child: &mut Child) {
     }
 }
 
-/// Starts a command that stops before it is executed, so that nothing of it is missed.
+/// Starts a command that stops before it is executed, so that nothing of it is missed. It has a
+/// process group of its own, so that Ctrl-C ends the recording and not the command. Such a group
+/// may not read from the terminal, and would be stopped if it did, so its standard input is empty
+/// instead, as that of a shell's command in the background.
 ///
 /// # Errors
 /// There is no shell, or it does not stop.
@@ -183,6 +188,10 @@ pub(super) fn start_stopped(command: &[OsString]) -> anyhow::Result<Child> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "kill -STOP $$; exec \"$@\"", "sh"]).args(command);
     start::pass_on(&mut shell);
+    shell.process_group(0);
+    if std::io::stdin().is_terminal() {
+        shell.stdin(Stdio::null());
+    }
     let mut child = shell.spawn().context("cannot start /bin/sh, which starts the command")?;
     let files = ProcessFiles::new();
     let until = Instant::now() + Duration::from_secs(20);
