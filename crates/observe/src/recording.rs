@@ -40,7 +40,7 @@ pub enum RecordingError {
     #[error("{0} exists already; name another one, or remove it")]
     Exists(PathBuf),
     /// A file cannot be written.
-    #[error("cannot write {path}: {source}; {remedy}; the events before it are readable")]
+    #[error("cannot write {path}: {source}; {remedy}{}", what_remains(*has_events))]
     Write {
         /// The file.
         path: PathBuf,
@@ -48,6 +48,8 @@ pub enum RecordingError {
         source: std::io::Error,
         /// What to do.
         remedy: &'static str,
+        /// Whether events were written before.
+        has_events: bool,
     },
     /// A file cannot be read.
     #[error("cannot read {path}: {source}; name the folder of a recording")]
@@ -83,12 +85,17 @@ pub enum RecordingError {
     Csv(#[from] csv::Error),
 }
 
+fn what_remains(has_events: bool) -> &'static str {
+    if has_events { "; the events before it are readable" } else { "" }
+}
+
 impl RecordingError {
-    fn write(path: &Path, source: std::io::Error) -> Self {
+    fn write(path: &Path, source: std::io::Error, has_events: bool) -> Self {
         let remedy = match source.kind() {
             std::io::ErrorKind::StorageFull => "free some space, or record to another disk",
+            std::io::ErrorKind::NotFound => "name a folder in a directory that exists",
             _ => "name a folder in a directory that you may write to",
         };
-        RecordingError::Write { path: path.to_owned(), source, remedy }
+        RecordingError::Write { path: path.to_owned(), source, remedy, has_events }
     }
 }

@@ -266,6 +266,13 @@ fn a_folder_that_cannot_be_written_is_named_with_the_remedy() {
     std::fs::remove_dir_all(&folder).unwrap();
     let error = recorder.finish(Lost::default()).unwrap_err().to_string();
     assert!(error.contains("head.toml") && error.contains("name a folder"), "{error}");
+    // There are no events yet.
+    assert!(!error.contains("readable"), "{error}");
+    let error = Recorder::create(&folder.join("none"), head(), false).unwrap_err().to_string();
+    assert!(
+        error.contains("cannot write") && error.ends_with("in a directory that exists"),
+        "{error}"
+    );
 }
 
 /// Two processes that exchange 50 requests of 100 bytes and answers of 300 when told to by a line; `None` without

@@ -56,7 +56,7 @@ impl Recorder {
     pub fn create(folder: &Path, head: Head, anonymous: bool) -> Result<Recorder, RecordingError> {
         fs::create_dir(folder).map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => RecordingError::Exists(folder.to_owned()),
-            _ => RecordingError::write(folder, e),
+            _ => RecordingError::write(folder, e, false),
         })?;
         let recorder = Recorder {
             folder: folder.to_owned(),
@@ -117,8 +117,8 @@ impl Recorder {
         // First the head, so that a file never refers to a channel that the head lacks.
         self.write_head()?;
         let encoded = encode(&self.pending)?;
+        self.write_whole(&events_file(self.files + 1), &encoded)?;
         self.files += 1;
-        self.write_whole(&events_file(self.files), &encoded)?;
         self.pending.clear();
         Ok(())
     }
@@ -158,7 +158,7 @@ impl Recorder {
         };
         attempt().map_err(|e| {
             let _ = fs::remove_file(&part);
-            RecordingError::write(&path, e)
+            RecordingError::write(&path, e, self.files > 0)
         })
     }
 }
