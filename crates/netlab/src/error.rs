@@ -8,10 +8,10 @@ use crossway_sys::OsError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// Creating namespaces needs privilege.
+    /// Creating namespaces, which networks and guests are made of, needs privilege.
     #[error(
-        "creating network namespaces needs root; run the command with sudo or in a new user namespace: \
-         unshare -Urnm sh -c 'mount -t tmpfs tmpfs /run; crossway ...'"
+        "networks and guests need root, to create network namespaces; run the command with sudo or in a new user \
+         namespace: unshare -Urnm sh -c 'mount -t tmpfs tmpfs /run; crossway ...'"
     )]
     NoPrivilege,
     /// A program is not installed.

@@ -96,6 +96,16 @@ fn four<E>(
     Ok([one(a)?, one(b)?, one(c)?, one(d)?])
 }
 
+/// What helps against a failure, by the end of the text of an I/O error: if /dev/shm is full
+/// (ENOSPC), or cannot be used for another reason.
+fn remedy(why: &str) -> &'static str {
+    if why.contains(&std::io::Error::from(Errno::NOSPC).to_string()) {
+        "free some space in /dev/shm (`df /dev/shm` shows it): remove files that no process uses any more"
+    } else {
+        "mount on /dev/shm a tmpfs that this user can write to: mount -t tmpfs -o mode=1777 tmpfs /dev/shm"
+    }
+}
+
 impl Mechanism for PosixShm {
     const ID: &'static str = "posix-shm";
     const ABOUT: &'static str = "ring in named POSIX shared memory, sleeping on named POSIX semaphores (shm_open, sem_open)";
@@ -110,11 +120,9 @@ impl Mechanism for PosixShm {
     }
 
     fn probe() -> Probe {
-        Probe::of_kernel(
-            round_trip::<Self>(Wait::Block),
-            "mount on /dev/shm a tmpfs that has free space and that this user can write to: mount -t tmpfs -o \
-             mode=1777 tmpfs /dev/shm",
-        )
+        let tried = round_trip::<Self>(Wait::Block);
+        let remedy = tried.as_ref().err().map_or("", |why| remedy(why));
+        Probe::of_kernel(tried, remedy)
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
@@ -166,5 +174,17 @@ impl Mechanism for PosixShm {
             wait: spec.wait,
         };
         Ok(channel.connector())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_file_system_needs_space_and_no_other_mount() {
+        let why = |errno: Errno| OsError::new("fallocate", "/crossway", errno).to_string();
+        assert!(remedy(&why(Errno::NOSPC)).starts_with("free some space in /dev/shm"));
+        assert!(remedy(&why(Errno::ACCESS)).starts_with("mount on /dev/shm"));
     }
 }
