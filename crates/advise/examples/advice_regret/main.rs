@@ -38,7 +38,7 @@ use crossway_advise::{
 use crossway_lab::agent::AgentProgram;
 use crossway_lab::catalogue;
 use crossway_lab::launcher::Launcher;
-use crossway_lab::run::{Options, RunError};
+use crossway_lab::run::{Asker, Options, RunError};
 use crossway_lab::shutdown;
 use crossway_records::stats;
 use rand::{RngExt, SeedableRng};
@@ -150,6 +150,7 @@ impl Place<'_> {
                 name: None,
                 resume: None,
                 repeat_disturbed: false,
+                asker: Asker::Advise,
                 hosts: None,
                 agent_program: AgentProgram::Usual,
                 reaper: Some((program.clone(), vec!["reaper".to_owned()])),

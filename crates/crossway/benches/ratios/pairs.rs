@@ -10,7 +10,7 @@ use anyhow::Context;
 use crossway_lab::agent::AgentProgram;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::Plan;
-use crossway_lab::run::{self, Options, RunEvent};
+use crossway_lab::run::{self, Asker, Options, RunEvent};
 use crossway_lab::shutdown;
 use crossway_records::record::{Record, Status};
 
@@ -36,6 +36,7 @@ pub(crate) fn run(
         filters: filters.to_owned(),
         resume: None,
         repeat_disturbed: false,
+        asker: Asker::Measure,
         hosts: None,
         agent_program: AgentProgram::Usual,
         reaper: Some((program, vec!["reaper".to_owned()])),

@@ -23,7 +23,7 @@ use crossway_lab::catalogue;
 use crossway_lab::env::Environment;
 use crossway_lab::faults::{FAULTS, FaultRecord, read_faults};
 use crossway_lab::launcher::Launcher;
-use crossway_lab::run::{Options, RunError, RunEvent};
+use crossway_lab::run::{Asker, Options, RunError, RunEvent};
 use crossway_lab::shutdown;
 use crossway_mech::Probe;
 use crossway_records::records_io::RESULTS;
@@ -334,7 +334,11 @@ impl Advise {
         quiet: bool,
     ) -> Result<Advice, AdviseError> {
         let program = std::env::current_exe().map_err(|cause| {
-            AdviseError::Run(RunError::NoFolder { dir: PathBuf::from("/proc/self/exe"), cause })
+            AdviseError::Run(RunError::NoFolder {
+                dir: PathBuf::from("/proc/self/exe"),
+                asker: Asker::Advise,
+                cause,
+            })
         })?;
         let launcher = Launcher {
             program: program.clone(),
@@ -352,6 +356,7 @@ impl Advise {
                 name: None,
                 resume: None,
                 repeat_disturbed: false,
+                asker: Asker::Advise,
                 hosts: question.hosts.clone(),
                 agent_program: AgentProgram::Usual,
                 reaper: Some((program.clone(), vec!["reaper".to_owned()])),

@@ -13,7 +13,7 @@ use crossway_lab::estimate;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::{self, Plan};
 use crossway_lab::replay::AS_FAST_AS_POSSIBLE;
-use crossway_lab::run::{self, Folder, Options, RunError, Summary};
+use crossway_lab::run::{self, Asker, Folder, Options, RunError, Summary};
 use crossway_lab::shutdown;
 use crossway_records::goals::{self, GoalVerdict};
 use crossway_records::record::{Record, Status};
@@ -271,6 +271,7 @@ fn measure(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<Summary> {
         filters,
         resume,
         repeat_disturbed: true,
+        asker: Asker::Measure,
         hosts,
         agent_program,
         reaper,

@@ -45,7 +45,13 @@ pub(crate) struct Report {
     /// Keep names and addresses in the bundle
     #[arg(long, requires = "bundle")]
     with_names: bool,
+    /// Whether another command makes the page, which has no option for its place
+    #[arg(skip)]
+    for_another: bool,
 }
+
+/// What to do if the user's file cannot be written.
+const ANOTHER_FILE: &str = "name another file with -o";
 
 impl Run for Report {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
@@ -67,7 +73,14 @@ impl Run for Report {
             self.emit(&terminal::terminal(&run, ui.colour && self.output.is_none(), ui.width))?;
         } else {
             let page = self.output.clone().unwrap_or_else(|| beside(&dir, "report.html"));
-            output::write(&page, "name another file with -o", |out| Ok(html::write(&run, out)?))?;
+            let remedy = match self.for_another {
+                true => format!(
+                    "the records are complete; write the page elsewhere: crossway report {} -o FILE",
+                    dir.display()
+                ),
+                false => ANOTHER_FILE.to_owned(),
+            };
+            output::write(&page, &remedy, |out| Ok(html::write(&run, out)?))?;
             print!("{}", terminal::terminal(&run, ui.colour, ui.width));
             println!("\nFull report: {}", page.display());
         }
@@ -87,6 +100,7 @@ impl Report {
             chart: None,
             bundle: false,
             with_names: false,
+            for_another: true,
         }
     }
 
@@ -101,7 +115,7 @@ impl Report {
             false => Some(bundle::names_in(&dir, Identity::here())?),
         };
         let mut replaced = Replaced::default();
-        output::write(&file, "name another file with -o", |out| {
+        output::write(&file, ANOTHER_FILE, |out| {
             replaced = bundle::write(&dir, redaction, out)?;
             Ok(())
         })?;
@@ -128,9 +142,9 @@ impl Report {
 
     fn emit(&self, text: &str) -> anyhow::Result<()> {
         match &self.output {
-            Some(path) => output::write(path, "name another file with -o", |out| {
-                Ok(out.write_all(text.as_bytes())?)
-            }),
+            Some(path) => {
+                output::write(path, ANOTHER_FILE, |out| Ok(out.write_all(text.as_bytes())?))
+            }
             None => {
                 print!("{text}");
                 Ok(())

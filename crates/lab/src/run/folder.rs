@@ -24,6 +24,35 @@ use crossway_records::run_info::{RUN, RunInfo};
 /// Name of the plan in the folder of a run.
 pub const PLAN: &str = "plan.toml";
 
+/// For whom a run measures: decides what the user can do if its folder cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// `crossway measure`, which can continue a run that was cut short.
+    Measure,
+    /// `crossway advise`, whose answer needs all of its runs.
+    Advise,
+}
+
+impl Asker {
+    /// The option that names another folder.
+    fn option(self) -> &'static str {
+        match self {
+            Asker::Measure => "--out",
+            Asker::Advise => "--records",
+        }
+    }
+
+    /// What to do once the cause has been removed.
+    fn next_step(self, dir: &Path) -> String {
+        match self {
+            Asker::Measure => format!("continue with: crossway measure --resume {}", dir.display()),
+            Asker::Advise => {
+                "ask the same question again, or choose another folder with --records".to_owned()
+            }
+        }
+    }
+}
+
 /// The reason why a run could not be created, continued or completed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -87,21 +116,26 @@ pub enum RunError {
     #[error("{0}")]
     Plan(#[from] PlanError),
     /// The folder for the records could not be created.
-    #[error("cannot create the run's folder {}: {}; choose another folder with --out", dir.display(), Explained(cause))]
+    #[error("cannot create the run's folder {}: {}; choose another folder with {}", dir.display(), Explained(cause),
+        asker.option())]
     NoFolder {
         /// The folder.
         dir: PathBuf,
+        /// For whom.
+        asker: Asker,
         /// The cause. It is part of the message and not the error's `source`, because a printed error chain would
         /// repeat the cause.
         cause: std::io::Error,
     },
     /// A file in the folder could not be written; the records before it are complete.
-    #[error("cannot write {}: {}; fix that, then continue with: crossway measure --resume {}", path.display(), Explained(cause), dir.display())]
+    #[error("cannot write {}: {}; fix that, then {}", path.display(), Explained(cause), asker.next_step(dir))]
     Unwritten {
         /// The file.
         path: PathBuf,
         /// The run's folder.
         dir: PathBuf,
+        /// For whom.
+        asker: Asker,
         /// The cause. It is part of the message and not the error's `source`, because a printed error chain would
         /// repeat the cause.
         cause: std::io::Error,
@@ -133,6 +167,7 @@ fn differs(trial: &Inputs, case: &Inputs) -> Option<String> {
 #[derive(Debug)]
 pub struct Folder {
     dir: PathBuf,
+    asker: Asker,
     info: RunInfo,
     results: File,
 }
@@ -155,7 +190,7 @@ impl Folder {
             trials: Some(trials),
         };
         let dir = out.join(&info.run);
-        let none = |cause| RunError::NoFolder { dir: dir.clone(), cause };
+        let none = |cause| RunError::NoFolder { dir: dir.clone(), asker: options.asker, cause };
         fs::create_dir_all(&dir).map_err(none)?;
         let fill = || {
             fs::write(dir.join(PLAN), &plan.text)?;
@@ -168,7 +203,7 @@ impl Folder {
             none(cause)
         })?;
         lock(&results, &dir)?;
-        Ok(Folder { dir, info, results })
+        Ok(Folder { dir, asker: options.asker, info, results })
     }
 
     /// Opens the folder of a run that was interrupted. Removes an incomplete last line, as left by a kill during a
@@ -190,7 +225,7 @@ impl Folder {
             .map_err(|e| OsError::new("read", path.display(), e))?;
         let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
         results.set_len(whole as u64).map_err(|e| OsError::new("truncate", path.display(), e))?;
-        Ok(Folder { dir: dir.to_owned(), info, results })
+        Ok(Folder { dir: dir.to_owned(), asker: Asker::Measure, info, results })
     }
 
     /// Reads `run.json`.
@@ -322,7 +357,7 @@ impl Folder {
 
     /// The error for a file in the folder that could not be written.
     pub(super) fn unwritten(&self, path: PathBuf, cause: std::io::Error) -> RunError {
-        RunError::Unwritten { path, dir: self.dir.clone(), cause }
+        RunError::Unwritten { path, dir: self.dir.clone(), asker: self.asker, cause }
     }
 }
 
@@ -367,4 +402,29 @@ pub(crate) fn new_name() -> String {
         now.strftime("%Y-%m-%dT%H-%M-%SZ"),
         crossway_sys::lease::random_number() as u16
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_is_one_of_the_command_that_measures() {
+        let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let (path, dir) = (PathBuf::from("o/r/results.jsonl"), PathBuf::from("o/r"));
+        for (asker, option, next) in [
+            (Asker::Measure, "--out", "crossway measure --resume o/r"),
+            (Asker::Advise, "--records", "ask the same question again"),
+        ] {
+            let refused = RunError::NoFolder { dir: dir.clone(), asker, cause: full() }.to_string();
+            assert!(
+                refused.ends_with(&format!("choose another folder with {option}")),
+                "{refused}"
+            );
+            let (path, dir) = (path.clone(), dir.clone());
+            let cut = RunError::Unwritten { path, dir, asker, cause: full() }.to_string();
+            assert!(cut.contains(next), "{cut}");
+            assert_eq!(cut.contains("--resume"), asker == Asker::Measure, "{cut}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ use crossway_sys::{Obstacle, lease};
 pub use crossway_records::run_info::RunInfo;
 use done::Done;
 pub(crate) use folder::new_name;
-pub use folder::{Folder, PLAN, RunError};
+pub use folder::{Asker, Folder, PLAN, RunError};
 pub use order::Slot;
 use running::Running;
 use testbeds::LiveTestbeds;
@@ -58,6 +58,8 @@ pub struct Options {
     /// Whether to run another trial for each one that the machine disturbed (CPUs moved to other cores, or time taken
     /// away by the hypervisor).
     pub repeat_disturbed: bool,
+    /// For whom the run measures.
+    pub asker: Asker,
     /// The hosts named on the command line, which have already been entered in the plan; stored for `--resume`.
     pub hosts: Option<String>,
     /// The program on those hosts.

@@ -7,9 +7,11 @@ use anyhow::{Context, bail};
 use crossway_advise::observed::gain::{Gain, NOT_WORTH};
 use crossway_advise::observed::{Flow, flows};
 use crossway_lab::agent::AgentProgram;
+use crossway_lab::catalogue;
 use crossway_lab::launcher::Launcher;
-use crossway_lab::run::{self, Options as RunOptions, RunError};
+use crossway_lab::run::{self, Asker, Options as RunOptions, RunError};
 use crossway_lab::shutdown;
+use crossway_lab::similar::did_you_mean;
 use crossway_observe::recording::Recording;
 use crossway_records::records_io::read_records;
 use crossway_records::stats::Interval;
@@ -156,6 +158,7 @@ impl Observed {
             name: None,
             resume: None,
             repeat_disturbed: true,
+            asker: Asker::Advise,
             hosts: None,
             agent_program: AgentProgram::Usual,
             reaper: Some((program, vec!["reaper".to_owned()])),
