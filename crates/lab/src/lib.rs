@@ -40,6 +40,7 @@ mod role_context;
 mod role_layout;
 pub mod run;
 pub mod shutdown;
+pub mod similar;
 pub mod tools;
 mod trial;
 mod verify;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use crossway_lab::catalogue;
+use crossway_lab::similar::did_you_mean;
 use crossway_mech::{Boundaries, Caps, Meeting, Obstacle, Probe, Reliability, history};
 use crossway_report::terminal::wrap_indented;
 use serde::Serialize;
@@ -106,7 +107,10 @@ impl Run for List {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let mut rows = rows(|id| self.names.is_empty() || self.names.iter().any(|name| name == id));
         if let Some(name) = self.names.iter().find(|name| rows.iter().all(|row| row.id != **name)) {
-            bail!("there is no mechanism or contender '{name}'; `crossway list` names them");
+            let unmeasurable = history::ALL.iter().map(|entry| entry.id);
+            let all = catalogue::all().map(|entry| entry.id()).chain(unmeasurable);
+            let meant = did_you_mean(name, all);
+            bail!("there is no mechanism or contender '{name}'; {meant}`crossway list` names them");
         }
         rows.retain(|row| !self.ready || row.is_ready());
         if self.json {

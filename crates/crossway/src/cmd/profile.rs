@@ -10,6 +10,7 @@ use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::Plan;
 use crossway_lab::profile::{Profile as Profiled, ProfileError, profile};
 use crossway_lab::shutdown;
+use crossway_lab::similar::did_you_mean;
 use crossway_report::profile as shown;
 use crossway_report::sheet::Sheet;
 use crossway_sys::lease;
@@ -118,8 +119,9 @@ impl Profile {
             return Ok(Plan::repeating(&record)?);
         }
         if catalogue::find(case).is_none() {
+            let meant = did_you_mean(case, catalogue::all().map(|entry| entry.id()));
             bail!(
-                "there is no mechanism or contender '{case}'; `crossway list` lists them; to profile a record, give \
+                "there is no mechanism or contender '{case}'; {meant}`crossway list` lists them; to profile a record, give \
                  RUN:LINE or RUN:CASE"
             );
         }

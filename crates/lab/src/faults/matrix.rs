@@ -20,6 +20,7 @@ use crate::catalogue::{self, Entry};
 use crate::env::Environment;
 use crate::run::new_name;
 use crate::shutdown;
+use crate::similar::did_you_mean;
 
 /// Options of the matrix.
 #[derive(Debug)]
@@ -68,7 +69,8 @@ pub enum FaultEvent<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum MatrixError {
     /// There is no such mechanism or contender.
-    #[error("there is no mechanism or contender '{0}'; `crossway list` shows all")]
+    #[error("there is no mechanism or contender '{0}'; {meant}`crossway list` shows all",
+        meant = did_you_mean(.0, catalogue::all().map(|entry| entry.id())))]
     Unknown(String),
     /// A stop was requested; the records are incomplete.
     #[error("interrupted")]

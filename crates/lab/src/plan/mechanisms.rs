@@ -4,7 +4,9 @@ use crossway_mech::{Boundaries, Reliability};
 
 use super::PlanError;
 use super::at::At;
+use super::sizes::LARGEST;
 use crate::catalogue::{self, Entry};
+use crate::similar::similar;
 
 type Tag = (&'static str, fn(&Entry) -> bool);
 
@@ -42,19 +44,45 @@ pub(super) fn select(at: &At<'_>, words: &[String]) -> Result<Vec<&'static str>,
             }
         }
         if !known {
-            let tags: Vec<_> = TAGS.iter().map(|(tag, _)| *tag).collect();
-            let ids: Vec<_> = entries.iter().map(Entry::id).collect();
-            return Err(at.bad(format!(
-                "unknown mechanism '{name}'; allowed: {}; a pattern with *; one of the tags {}; and any of these with \
-                 a leading ! to exclude it",
-                ids.join(", "),
-                tags.join(", ")
-            )));
+            return Err(at.bad(unknown(name)));
         }
     }
     let ids: Vec<_> =
         entries.iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(e, _)| e.id()).collect();
     if ids.is_empty() { Err(at.bad("no mechanism is selected")) } else { Ok(ids) }
+}
+
+/// Says that a word is no mechanism, with the word that may have been meant.
+fn unknown(name: &str) -> String {
+    let tags = || TAGS.iter().map(|(tag, _)| *tag);
+    let ids: Vec<&str> = catalogue::all().map(|entry| entry.id()).collect();
+    match similar(name, ids.into_iter().chain(tags())) {
+        Some(meant) => {
+            format!("unknown mechanism '{name}'; did you mean {meant}? `crossway list` names all")
+        }
+        None => format!(
+            "unknown mechanism '{name}'; allowed: what `crossway list` names; a pattern with *; one of the tags {}; and \
+             any of these with a leading ! to exclude it",
+            tags().collect::<Vec<_>>().join(", ")
+        ),
+    }
+}
+
+/// Refuses empty messages if none of the mechanisms can carry them. If some can, the others are
+/// skipped.
+pub(super) fn carries_empty(at: &At<'_>, chosen: &[&str]) -> Result<(), PlanError> {
+    let can = |entry: &Entry| {
+        let caps = entry.caps();
+        caps.boundaries == Boundaries::Message && caps.carries_empty
+    };
+    let mut those = catalogue::all().filter(can);
+    if those.any(|entry| chosen.contains(&entry.id())) {
+        return Ok(());
+    }
+    Err(at.bad(format!(
+        "0 is not possible, because none of the selected mechanisms can carry empty messages; allowed: from 1 to {LARGEST} \
+         bytes, and 0 with mechanisms such as uds-seqpacket and udp"
+    )))
 }
 
 fn matches(entry: &Entry, name: &str) -> bool {

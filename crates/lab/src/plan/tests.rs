@@ -76,11 +76,22 @@ fn errors_name_the_file_the_key_and_what_is_allowed() {
 }
 
 #[test]
-fn unknown_mechanisms_are_refused_with_the_known_ones() {
+fn unknown_mechanisms_are_refused_with_the_one_that_was_meant_or_what_is_allowed() {
     let said = error_with("mechanisms = [\"pipe\", \"carrier-pigeon\"]");
     assert!(said.starts_with("test.toml: group.x.mechanisms: unknown mechanism 'carrier-pigeon'"));
-    assert!(said.contains("uds-stream") && said.contains("local"), "{said}");
+    assert!(said.contains("crossway list") && said.contains("local"), "{said}");
+    let said = error_with("mechanisms = \"pip\"");
+    assert!(said.contains("'pip'; did you mean pipe? `crossway list` names all"), "{said}");
     assert!(error_with("mechanisms = [\"pipe\", \"!pipe\"]").contains("no mechanism is selected"));
+}
+
+#[test]
+fn empty_messages_are_refused_unless_a_mechanism_carries_them() {
+    let said = error_with("size_bytes = [0, 64]");
+    assert!(said.starts_with("test.toml: group.x.size_bytes: 0 is not possible"), "{said}");
+    assert!(said.contains("from 1 to 1073741824"), "{said}");
+    let mixed = GROUP.replace("\"pipe\"", "[\"pipe\", \"uds-seqpacket\"]").replace("64", "0");
+    assert!(parse(&mixed).is_ok());
 }
 
 fn sizes(text: &str) -> Vec<u64> {
@@ -188,7 +199,10 @@ fn what_cannot_be_is_excluded_with_a_remedy() {
         excluded.why
     };
     assert!(why("workload = \"exchange\"").contains("cannot reconnect"));
-    assert!(why("size_bytes = 0").contains("empty"));
+    let mixed = "[group.x]\nmechanisms = [\"pipe\", \"uds-seqpacket\"]\nworkload = \"throughput\"\nsize_bytes = 0";
+    let cases = expand(mixed);
+    assert!(cases[0].excluded.as_ref().is_some_and(|no| no.why.contains("empty")));
+    assert!(cases[1].excluded.is_none());
     assert!(why("access = \"in-place\"").contains("in place"));
     assert!(why("placement = { cpus = { a = 0, b = 8000 } }").contains("CPU 8000"));
     // Both ends spin on one core (study item E18).

@@ -93,8 +93,9 @@ impl Options {
         let real_rate = self.real_rate.filter(|rate| *rate > 0.0);
         let (now, instead) = (self.now.clone(), self.instead.clone());
         for id in instead.iter().filter(|id| *id != RUN).chain(&now) {
-            if crossway_lab::catalogue::find(id).is_none() {
-                bail!("there is no mechanism '{id}'; `crossway list` names them");
+            if catalogue::find(id).is_none() {
+                let meant = did_you_mean(id, catalogue::all().map(|entry| entry.id()));
+                bail!("there is no mechanism '{id}'; {meant}`crossway list` names them");
             }
         }
         let file = file.clone();
