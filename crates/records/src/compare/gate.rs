@@ -26,7 +26,8 @@ impl std::str::FromStr for FailOn {
     type Err = String;
 
     fn from_str(text: &str) -> Result<FailOn, String> {
-        let error = || format!("invalid value '{text}'; write e.g. slower:5%");
+        // Whoever reports this names the value.
+        let error = || "write slower, or slower and a percentage, e.g. slower:5%".to_owned();
         let by = match text.split_once(':') {
             None if text == "slower" => 0.0,
             Some(("slower", by)) => parse_percent(by).ok_or_else(error)?,
@@ -142,5 +143,24 @@ impl FailOn {
             failures.extend(missing.map(|case| format!("{case}: measured in A only, undecided")));
         }
         failures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_a_word_and_a_percentage() {
+        let by = |text: &str| text.parse::<FailOn>().map(|gate| gate.slower_by);
+        assert_eq!(
+            (by("slower"), by("slower:5%"), by("slower:2.5")),
+            (Ok(0.0), Ok(0.05), Ok(0.025))
+        );
+        for wrong in ["slower:abc", "faster:5%", "slower:-1%", ""] {
+            let error = by(wrong).unwrap_err();
+            // The command line says which value it was.
+            assert!(error.contains("e.g. slower:5%") && !error.contains("invalid"), "{error}");
+        }
     }
 }
