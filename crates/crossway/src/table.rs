@@ -39,6 +39,28 @@ pub(crate) struct Grid {
     rows: Vec<Vec<(String, Tone)>>,
 }
 
+/// What [`Grid::fitted`] has left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    /// Headings of the columns.
+    pub(crate) heads: Vec<String>,
+    /// Width in columns of the terminal at which nothing is left out.
+    pub(crate) needed: usize,
+}
+
+impl LeftOut {
+    /// Says what is missing and how to see it; `None` if nothing is.
+    pub(crate) fn sentence(&self) -> Option<String> {
+        (!self.heads.is_empty()).then(|| {
+            format!(
+                "left out at this width: {}; COLUMNS={} shows all",
+                self.heads.join(", "),
+                self.needed
+            )
+        })
+    }
+}
+
 impl Grid {
     /// Creates a table with these column headings and alignments.
     pub(crate) fn new<'a>(heads: impl IntoIterator<Item = (&'a str, Align)>) -> Grid {
@@ -109,10 +131,82 @@ impl Grid {
         lines.join("\n")
     }
 
+    /// Returns the table as it fits into the terminal's width without breaking a word or a figure:
+    /// without as many of the columns `expendable` as necessary, the first one first; if that is
+    /// not enough, with long words shortened in the middle.
+    pub(crate) fn fitted(&self, ui: &Ui, expendable: &[&str]) -> (Grid, LeftOut) {
+        let width = usize::from(ui.width);
+        let (mut grid, mut left_out) = (self.clone(), LeftOut::default());
+        left_out.needed = grid.least_width();
+        for name in expendable {
+            if grid.least_width() <= width {
+                break;
+            }
+            if let Some(at) = grid.heads.iter().position(|(head, _)| head == name) {
+                left_out.heads.push(grid.heads.remove(at).0);
+                grid.rows
+                    .iter_mut()
+                    .filter(|row| row.len() > at)
+                    .for_each(|row| drop(row.remove(at)));
+            }
+        }
+        let longest = (0..grid.heads.len()).map(|at| grid.longest_word(at)).max().unwrap_or(0);
+        for letters in (LEAST_TEXT..longest).rev() {
+            if grid.least_width() <= width {
+                break;
+            }
+            grid.shorten_words(letters);
+        }
+        // A figure and its unit stay on one line.
+        for row in &mut grid.rows {
+            for ((text, _), (_, align)) in row.iter_mut().zip(&grid.heads) {
+                if *align == Align::Right {
+                    *text = text.replace(' ', "\u{a0}");
+                }
+            }
+        }
+        (grid, left_out)
+    }
+
+    /// Width at which no word of a text and no figure is broken.
+    fn least_width(&self) -> usize {
+        let least = |column: usize| match self.heads[column].1 {
+            Align::Right => self.widest(column),
+            Align::Left => self.longest_word(column),
+        };
+        (0..self.heads.len()).map(|column| least(column) + PADDING).sum()
+    }
+
+    /// Shortens the words of texts to this number of letters, by what is in their middle.
+    fn shorten_words(&mut self, letters: usize) {
+        let shorten = |word: &str| {
+            let all: Vec<char> = word.chars().collect();
+            if all.len() <= letters {
+                return word.to_owned();
+            }
+            // The end of a path or address says more than its begin.
+            let begin = (letters - 1) / 3;
+            let end = all.len() - (letters - 1 - begin);
+            all[..begin].iter().chain(&['…']).chain(&all[end..]).collect()
+        };
+        for row in &mut self.rows {
+            for ((text, _), (_, align)) in row.iter_mut().zip(&self.heads) {
+                if *align == Align::Left {
+                    *text = text.split(' ').map(shorten).collect::<Vec<_>>().join(" ");
+                }
+            }
+        }
+    }
+
     /// The texts in a column, with its heading.
     fn texts(&self, column: usize) -> impl Iterator<Item = &str> {
         let cells = self.rows.iter().filter_map(move |row| row.get(column)).map(|(text, _)| text);
         cells.chain([&self.heads[column].0]).map(String::as_str)
+    }
+
+    /// Width in characters of the longest text in a column.
+    fn widest(&self, column: usize) -> usize {
+        self.texts(column).map(|text| text.chars().count()).max().unwrap_or(0)
     }
 
     /// Width in characters of the longest word in a column. A number and its per cent sign are one word.
@@ -128,8 +222,7 @@ impl Grid {
     /// there is room, these are the columns of figures and of short text; otherwise only those of figures; otherwise
     /// none.
     fn whole_columns(&self, width: u16) -> (Vec<usize>, bool) {
-        let widest =
-            |column: usize| self.texts(column).map(|text| text.chars().count()).max().unwrap_or(0);
+        let widest = |column: usize| self.widest(column);
         let columns = 0..self.heads.len();
         let figures = |column: &usize| self.heads[*column].1 == Align::Right;
         let short = |column: &usize| figures(column) || widest(*column) <= WHOLE_TEXT;
@@ -248,5 +341,53 @@ mod tests {
             let within = |line: &str| line.chars().count() <= usize::from(width).max(25);
             assert!(text.lines().all(within), "{width}: {text}");
         }
+    }
+    #[test]
+    fn columns_are_left_out_and_words_shortened_before_anything_is_broken() {
+        let mut grid = Grid::new([
+            ("from", Align::Left),
+            ("", Align::Left),
+            ("to", Align::Left),
+            ("by", Align::Left),
+            ("→ bytes", Align::Right),
+            ("think", Align::Right),
+            ("queued", Align::Right),
+        ]);
+        grid.row([
+            "redis-benchmark (32185)",
+            "↔",
+            "redis-server (13243)",
+            "TCP on this host 127.0.0.1:7777",
+            "2.48 MB",
+            "1.22 µs",
+            "0 B",
+        ]);
+        let at = |width: u16| {
+            let ui = Ui { width, ..Ui::plain() };
+            let (fitted, left_out) = grid.fitted(&ui, &["queued", "think"]);
+            (fitted.text(&ui), left_out)
+        };
+        for (width, missing) in [(80, &[][..]), (70, &["queued"]), (66, &["queued", "think"])] {
+            let (text, left_out) = at(width);
+            assert_eq!(left_out.heads, missing, "{width}: {text}");
+            let words = ["redis-benchmark", "redis-server", "127.0.0.1:7777", "2.48 MB"];
+            let think = (!missing.contains(&"think")).then_some("1.22 µs");
+            for word in words.into_iter().chain(think) {
+                assert!(text.contains(word), "{width}: {word} is broken:\n{text}");
+            }
+            assert!(
+                text.lines().all(|l| l.chars().count() <= usize::from(width)),
+                "{width}: {text}"
+            );
+            assert_eq!(left_out.sentence().is_none(), missing.is_empty());
+        }
+        let needed = at(40).1.needed;
+        assert!(at(needed as u16).1.heads.is_empty() && !at(needed as u16 - 1).1.heads.is_empty());
+        let (text, _) = at(50);
+        assert!(
+            text.contains("re…") && text.contains("(32185)") && text.contains("2.48 MB"),
+            "{text}"
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= 50), "{text}");
     }
 }

@@ -48,6 +48,45 @@ fn a_log_is_imported_summarised_and_exported() {
     assert!(String::from_utf8_lossy(&again.stderr).contains("exists already"), "{again:?}");
 }
 
+#[test]
+fn channels_between_the_same_programs_are_one_row_whose_words_are_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = String::from(
+        "11111 0.5 execve(\"/bin/redis-benchmark\", [], 0x7 /* 9 vars */) = 0 <0.1>\n\
+         22222 0.7 execve(\"/bin/redis-server\", [], 0x7 /* 9 vars */) = 0 <0.1>\n",
+    );
+    for nth in 0..200 {
+        let port = 5000 + nth % 50;
+        let (client, server) =
+            (format!("127.0.0.1:{port}->127.0.0.1:80"), format!("127.0.0.1:80->127.0.0.1:{port}"));
+        let at = |us: u32| format!("1.{:06}", nth * 1000 + us);
+        for (us, pid, call, end) in [
+            (100, 11111, "write(3", &client),
+            (150, 22222, "read(4", &server),
+            (200, 22222, "write(4", &server),
+            (250, 11111, "read(3", &client),
+        ] {
+            log += &format!("{pid} {} {call}<TCP:[{end}]>, \"\"..., 64) = 64 <0.000010>\n", at(us));
+        }
+    }
+    std::fs::write(dir.path().join("log"), log).unwrap();
+    text(&observe(dir.path(), &["--import", "log", "--record", "rec"]));
+    for columns in ["80", "120"] {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("crossway"));
+        command.args(["observe", "--recording", "rec"]).env("COLUMNS", columns);
+        let shown = text(&command.current_dir(dir.path()).output().unwrap());
+        let rows: Vec<&str> = shown.lines().filter(|line| line.contains("tcp-local")).collect();
+        assert_eq!(rows.len(), 2, "one for each direction: {shown}");
+        assert!(rows.iter().all(|row| row.contains("200")), "{shown}");
+        assert!(shown.contains("channels)") && shown.contains("(50"), "{shown}");
+        assert!(shown.contains("redis-benchmark") && shown.contains("redis-server"), "{shown}");
+        assert_eq!(shown.contains("left out at this width"), columns == "80", "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= columns.parse().unwrap()));
+    }
+    let csv = text(&observe(dir.path(), &["--recording", "rec", "--csv", "-"]));
+    assert_eq!(csv.lines().count(), 801);
+}
+
 /// Whether eBPF can be used here.
 fn by_ebpf(dir: &Path) -> bool {
     let tried = observe(dir, &["--record", "probe", "--by", "ebpf", "--", "true"]);

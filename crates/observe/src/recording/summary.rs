@@ -30,11 +30,13 @@ impl Spread {
     }
 }
 
-/// A channel in one direction.
+/// A channel in one direction, or several of the same kind between the same processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectionSummary {
-    /// The channel.
+    /// The channel; of several, the one with the most messages.
     pub channel: u32,
+    /// Number of channels.
+    pub channels: usize,
     /// The direction.
     pub direction: Direction,
     /// Number of sends; of receives if only the receiving end was recorded.
@@ -88,9 +90,76 @@ struct Tally {
     queued: Option<u64>,
 }
 
+/// What is known of one channel in one direction, or of several.
+#[derive(Default)]
+struct Pool {
+    sizes: Vec<u64>,
+    gaps: Vec<u64>,
+    think_ns: Vec<u64>,
+    send_ns: u64,
+    receive_ns: u64,
+    queued: Option<u64>,
+    /// The channels and their numbers of messages.
+    channels: Vec<(u32, usize)>,
+}
+
+impl Pool {
+    fn add(&mut self, channel: u32, tally: Tally) {
+        let seen = if tally.sends.is_empty() { tally.receives } else { tally.sends };
+        let mut at: Vec<i64> = seen.iter().map(|(at, _)| *at).collect();
+        at.sort_unstable();
+        self.gaps.extend(at.windows(2).map(|pair| pair[1].abs_diff(pair[0])));
+        self.channels.push((channel, seen.len()));
+        self.sizes.extend(seen.into_iter().map(|(_, size)| size));
+        self.think_ns.extend(tally.think_ns);
+        self.send_ns += tally.send_ns;
+        self.receive_ns += tally.receive_ns;
+        self.queued = self.queued.max(tally.queued);
+    }
+
+    fn summary(self, direction: Direction) -> Option<DirectionSummary> {
+        let busiest =
+            self.channels.iter().max_by_key(|(channel, n)| (n, std::cmp::Reverse(channel)));
+        Some(DirectionSummary {
+            channel: busiest?.0,
+            channels: self.channels.len(),
+            direction,
+            messages: self.sizes.len() as u64,
+            bytes: self.sizes.iter().sum(),
+            size_bytes: Spread::of(self.sizes)?,
+            gap_ns: Spread::of(self.gaps),
+            send_ns: self.send_ns,
+            receive_ns: self.receive_ns,
+            think_ns: Spread::of(self.think_ns),
+            queued_bytes_max: self.queued,
+        })
+    }
+}
+
 impl Summary {
-    /// Summarises a recording.
+    /// Summarises a recording, each channel for itself.
     pub fn of(recording: &Recording) -> Summary {
+        Self::pooled(recording, |channel| channel)
+    }
+
+    /// Summarises a recording, channels of the same kind between the same processes together. A gap
+    /// is still one between two messages of the same channel. Channels with an end that was not
+    /// recorded are together only if their names are equal.
+    pub fn of_groups(recording: &Recording) -> Summary {
+        let mut first = BTreeMap::new();
+        let groups: Vec<u32> = (0_u32..)
+            .zip(&recording.head.channels)
+            .map(|(index, channel)| {
+                let is_open = channel.from.is_empty() || channel.to.is_empty();
+                let name = if is_open { &channel.name[..] } else { "" };
+                let key = (&channel.from, &channel.to, &channel.carrier, name);
+                *first.entry(key).or_insert(index)
+            })
+            .collect();
+        Self::pooled(recording, |channel| groups[channel as usize])
+    }
+
+    fn pooled(recording: &Recording, group: impl Fn(u32) -> u32) -> Summary {
         let mut tallies: BTreeMap<(u32, Direction), Tally> = BTreeMap::new();
         let mut shares: BTreeMap<u32, ThreadShare> = BTreeMap::new();
         let (mut first, mut last) = (i64::MAX, i64::MIN);
@@ -124,26 +193,13 @@ impl Summary {
             }
             tally.queued = tally.queued.max(event.queued_bytes);
         }
-        let mut directions: Vec<DirectionSummary> = tallies
+        let mut pools: BTreeMap<(u32, Direction), Pool> = BTreeMap::new();
+        for ((channel, direction), tally) in tallies {
+            pools.entry((group(channel), direction)).or_default().add(channel, tally);
+        }
+        let mut directions: Vec<DirectionSummary> = pools
             .into_iter()
-            .filter_map(|((channel, direction), tally)| {
-                let seen = if tally.sends.is_empty() { tally.receives } else { tally.sends };
-                let mut at: Vec<i64> = seen.iter().map(|(at, _)| *at).collect();
-                at.sort_unstable();
-                let gaps = at.windows(2).map(|pair| pair[1].abs_diff(pair[0])).collect();
-                Some(DirectionSummary {
-                    channel,
-                    direction,
-                    messages: seen.len() as u64,
-                    bytes: seen.iter().map(|(_, size)| size).sum(),
-                    size_bytes: Spread::of(seen.iter().map(|(_, size)| *size).collect())?,
-                    gap_ns: Spread::of(gaps),
-                    send_ns: tally.send_ns,
-                    receive_ns: tally.receive_ns,
-                    think_ns: Spread::of(tally.think_ns),
-                    queued_bytes_max: tally.queued,
-                })
-            })
+            .filter_map(|((_, direction), pool)| pool.summary(direction))
             .collect();
         directions.sort_by_key(|d| (std::cmp::Reverse(d.messages), d.channel, d.direction));
         Summary {

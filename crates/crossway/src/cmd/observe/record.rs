@@ -126,7 +126,7 @@ pub(super) fn show(
         let text = observed::page_of_recording(&recording, &name)?;
         return super::write_page(ui, path, &text);
     }
-    let summary = Summary::of(&recording);
+    let summary = Summary::of_groups(&recording);
     println!(
         "{} events in {}, recorded by {}{}",
         recording.events.len(),
@@ -137,8 +137,16 @@ pub(super) fn show(
             Quantity::Duration.show(cost as f64)
         ))
     );
-    println!("\n{}", table(&recording, &summary).text(ui));
+    let (table, left_out) =
+        table(&recording, &summary).fitted(ui, &["recv", "send", "think", "gap", "size"]);
+    println!("\n{}", table.text(ui));
+    if let Some(sentence) = left_out.sentence() {
+        ui.print_wrapped(0, &sentence);
+    }
     ui.print_wrapped(0, COLUMNS);
+    if summary.directions.iter().any(|direction| direction.channels > 1) {
+        ui.print_wrapped(0, GROUPED);
+    }
     if summary.directions.len() > ROWS {
         println!("{} more are in the CSV file (--csv)", summary.directions.len() - ROWS);
     }
@@ -164,6 +172,10 @@ pub(super) fn show(
 /// What the columns of the table are.
 const COLUMNS: &str = "no.: the channel; count: messages; size: median, and 99th percentile if it differs; gap: from one \
     message to the next; think: from receiving what a send waits for until it; send, recv: in these calls, per message\n";
+
+/// How channels are grouped.
+const GROUPED: &str = "channels of the same kind between the same processes are in one row, with the number of the busiest; \
+    --page and --csv have each\n";
 
 fn table(recording: &Recording, summary: &Summary) -> Grid {
     let mut grid = Grid::new([
@@ -203,7 +215,10 @@ fn table(recording: &Recording, summary: &Summary) -> Grid {
             direction.channel.to_string(),
             names(from),
             names(to),
-            channel.carrier.clone(),
+            match direction.channels {
+                1 => channel.carrier.clone(),
+                several => format!("{} ({several} channels)", channel.carrier),
+            },
             direction.messages.to_string(),
             sizes(direction.size_bytes),
             median(direction.gap_ns),

@@ -69,7 +69,11 @@ pub(super) fn text(ui: &Ui, document: &Document<'_>) -> String {
         count(map.channels.len(), "channel", "channels")
     );
     if !grid.is_empty() {
-        let _ = writeln!(out, "{}", grid.text(ui));
+        let (fitted, left_out) = grid.fitted(ui, &["queued", "number", backward, forward]);
+        let _ = writeln!(out, "{}", fitted.text(ui));
+        if let Some(sentence) = left_out.sentence() {
+            let _ = writeln!(out, "{}", wrap_indented(&sentence, ui.width, 0, 2));
+        }
     }
     let mut line = |head: &str, text: &str| {
         let _ =
