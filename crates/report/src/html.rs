@@ -242,7 +242,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
 }
 
 /// Escapes prose as HTML and marks text between backticks as code.
-fn prose(text: &str) -> Value {
+pub(crate) fn prose(text: &str) -> Value {
     let mut out = String::with_capacity(text.len() + 16);
     let pieces: Vec<&str> = text.split('`').collect();
     for (at, piece) in pieces.iter().enumerate() {

@@ -12,8 +12,8 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value, context};
 use serde::Serialize;
 
-use crate::html::HtmlError;
-use crate::units::count;
+use crate::html::{HtmlError, prose};
+use crate::units::{about, count};
 use bars::Distribution;
 use scene::{Kind, Scene};
 
@@ -75,7 +75,7 @@ pub fn page_of_recording(recording: &Recording, name: &str) -> Result<String, Ht
     let words = Words {
         title: format!(
             "{} on {}",
-            count(recording.events.len(), "call", "calls"),
+            about(recording.events.len(), "call", "calls"),
             count(recording.head.channels.len(), "channel", "channels")
         ),
         eyebrow: format!("Crossway observe: the recording {name}"),
@@ -95,6 +95,7 @@ struct Legend {
 fn render(scene: Scene, words: Words, distributions: &[Distribution]) -> Result<String, HtmlError> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_filter("prose", prose);
     environment.add_template("observed", TEMPLATE)?;
     let legend: Vec<Legend> = Kind::ALL
         .into_iter()
@@ -119,4 +120,66 @@ fn render(scene: Scene, words: Words, distributions: &[Distribution]) -> Result<
         distributions => Value::from(Serde(distributions)),
         version => env!("CARGO_PKG_VERSION"),
     })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scene::{Link, Node};
+    use super::*;
+
+    /// Fifty connections with many bytes in one direction, as a benchmark makes them.
+    fn fifty() -> Scene {
+        let node = |name: &str| Node {
+            name: name.to_owned(),
+            detail: "process 32185".to_owned(),
+            observed: true,
+        };
+        let link = Link {
+            from: 0,
+            to: 1,
+            kind: Kind::Local,
+            carrier: "TCP on this host",
+            channels: 50,
+            two_ways: true,
+            forward_bytes: Some(268_000_000),
+            backward_bytes: Some(5_000),
+        };
+        Scene {
+            nodes: vec![node("redis-benchmark"), node("redis-server")],
+            links: vec![link],
+            hidden: 0,
+            heads: Vec::new(),
+            rows: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_widest_arrow_has_its_label() {
+        // Where the picture is narrow, there is room for the bytes only; the colour says what
+        // carries them.
+        let name = ">50 × TCP on this host<";
+        for (axis, name) in [(layout::Axis::Across, name), (layout::Axis::Down, ">")] {
+            let picture = picture::svg(&fifty(), axis).unwrap();
+            let (_, labels) = picture.split_once("on-arrow").unwrap();
+            for label in [name, ">268 MB<", ">5.00 kB<"] {
+                assert!(labels.contains(label), "{axis:?}: {label}: {picture}");
+            }
+        }
+    }
+
+    #[test]
+    fn commands_are_code() {
+        let words = Words {
+            title: String::new(),
+            eyebrow: String::new(),
+            widths: "",
+            sentences: vec!["Try `crossway run -- <it>`.".to_owned()],
+            notes: vec!["To see it, `modprobe unix_diag`.".to_owned()],
+        };
+        let page = render(fifty(), words, &[]).unwrap();
+        let (_, body) = page.split_once("<body>").unwrap();
+        assert!(!body.contains('`'), "{body}");
+        assert!(body.contains("<code>crossway run"), "{body}");
+        assert!(body.contains("&lt;it&gt;") && body.contains("<code>modprobe unix_diag</code>"));
+    }
 }

@@ -172,9 +172,44 @@ pub fn count(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 
+/// Formats a number with its noun, a large one with two significant digits: `537 calls`, `540
+/// thousand calls`.
+pub fn about(n: usize, one: &str, many: &str) -> String {
+    if n < 10_000 {
+        return count(n, one, many);
+    }
+    // Rounded first: 999,999 is a million.
+    let step = 10_usize.pow(n.ilog10() - 1);
+    let rounded = n.saturating_add(step / 2) / step * step;
+    let (divisor, word) = match rounded {
+        0..1_000_000 => (1e3, "thousand"),
+        1_000_000..1_000_000_000 => (1e6, "million"),
+        _ => (1e9, "billion"),
+    };
+    let number = Quantity::Number.show_two(rounded as f64 / divisor);
+    format!("{number} {word} {many}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_numbers_are_words_with_two_digits() {
+        for (n, want) in [
+            (1, "1 call"),
+            (9_999, "9999 calls"),
+            (10_400, "10 thousand calls"),
+            (537_035, "540 thousand calls"),
+            (994_999, "990 thousand calls"),
+            (999_999, "1.0 million calls"),
+            (995_000, "1.0 million calls"),
+            (12_345_678, "12 million calls"),
+            (2_345_678_901, "2.3 billion calls"),
+        ] {
+            assert_eq!(about(n, "call", "calls"), want);
+        }
+    }
 
     #[test]
     fn figures_keep_three_digits_and_a_fitting_unit() {

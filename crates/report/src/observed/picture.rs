@@ -54,7 +54,7 @@ pub(super) fn svg(scene: &Scene, axis: Axis) -> Option<String> {
         *lane += 1;
         draw(&mut out, scene, arrow, &curve, most);
         if arrows.len() <= LABELS_MAX {
-            labels.put(&curve, &arrow.label());
+            labels.put(&curve, &arrow.labels());
         }
     }
     for (node, (x, y)) in scene.nodes.iter().zip(&layout.corners) {
@@ -118,14 +118,18 @@ impl<'a> Arrow<'a> {
         (self.from.min(self.to), self.from.max(self.to))
     }
 
-    fn label(&self) -> String {
+    /// What is written beside it: the best form first, then narrower ones. Each has one or more
+    /// lines.
+    fn labels(&self) -> Vec<Vec<String>> {
         let name = match (self.back, self.link.channels) {
             (true, _) => String::new(),
             (false, 1) => self.link.carrier.to_owned(),
             (false, n) => format!("{n} × {}", self.link.carrier),
         };
         let flow = self.flow.map_or(String::new(), |n| bytes(Some(n)));
-        format!("{name} {flow}").trim().to_owned()
+        let lines: Vec<String> = [name, flow].into_iter().filter(|text| !text.is_empty()).collect();
+        let flow = lines.last().cloned();
+        [vec![lines.join(" ")], lines].into_iter().chain(flow.map(|flow| vec![flow])).collect()
     }
 }
 
@@ -147,31 +151,40 @@ impl Labels {
         Labels { taken: boxes.collect(), size: (layout.width, layout.height), out: String::new() }
     }
 
-    /// Writes a label at the first free place on its arrow. Without one, the arrow's figures are in its title and in the
-    /// list.
-    fn put(&mut self, curve: &Curve, text: &str) {
-        if text.is_empty() {
-            return;
+    /// Writes the first form of a label that has a free place on its arrow, there. Without one, the
+    /// arrow's figures are in its title and in the list.
+    fn put(&mut self, curve: &Curve, forms: &[Vec<String>]) {
+        let _ = forms
+            .iter()
+            .any(|lines| PLACES.iter().any(|place| self.put_at(curve.at(*place), lines)));
+    }
+
+    /// Writes the lines of a label around a point if that is free, and returns whether it is.
+    fn put_at(&mut self, (x, y): Point, lines: &[String]) -> bool {
+        let letters = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        if letters == 0 {
+            return false;
         }
-        let half = text.chars().count() as f64 * LABEL.1 / 2.0;
-        for place in PLACES {
-            let (x, y) = curve.at(place);
-            let (low, high) = ((x - half, y - LABEL.0 / 2.0), (x + half, y + LABEL.0 / 2.0));
-            let inside = low.0 >= 0.0 && high.0 <= self.size.0;
-            let free = self.taken.iter().all(|(from, to)| {
-                high.0 < from.0 || to.0 < low.0 || high.1 < from.1 || to.1 < low.1
-            });
-            if inside && free {
-                self.taken.push((low, high));
-                let _ = write!(
-                    self.out,
-                    "<text class=\"on-arrow\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-                    y + 4.0,
-                    escape(text)
-                );
-                return;
-            }
+        let half = (letters as f64 * LABEL.1 / 2.0, lines.len() as f64 * LABEL.0 / 2.0);
+        let (low, high) = ((x - half.0, y - half.1), (x + half.0, y + half.1));
+        let inside = low.0 >= 0.0 && high.0 <= self.size.0;
+        let free = self
+            .taken
+            .iter()
+            .all(|(from, to)| high.0 < from.0 || to.0 < low.0 || high.1 < from.1 || to.1 < low.1);
+        if !inside || !free {
+            return false;
         }
+        self.taken.push((low, high));
+        for (nth, line) in lines.iter().enumerate() {
+            let _ = write!(
+                self.out,
+                "<text class=\"on-arrow\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+                low.1 + (nth as f64 + 0.5) * LABEL.0 + 4.0,
+                escape(line)
+            );
+        }
+        true
     }
 }
 
