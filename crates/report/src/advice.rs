@@ -58,6 +58,7 @@ pub fn page(advice: &Advice) -> Result<String, HtmlError> {
         rows => Value::from(Serde(advice.compared.iter().map(row).collect::<Vec<_>>())),
         reasons => Value::from(Serde(advice.reasons())),
         standing => standing(advice),
+        not_pursued => not_pursued(advice),
         looking => looking(advice),
         caveat => caveat(advice),
         among_equals => AMONG_EQUALS,
@@ -187,12 +188,19 @@ pub fn standing(advice: &Advice) -> Option<String> {
             format!("the {n} candidates that were measured to the end and meet every requirement")
         }
     };
-    let dropped = advice.compared.iter().filter(|c| c.verdict == "not pursued").count();
-    let but = match dropped {
-        0 => String::new(),
-        n => format!("; {} not pursued", count(n, "other candidate was", "other candidates were")),
-    };
-    Some(format!("{rank} {of}{but}"))
+    Some(format!("{rank} {of}"))
+}
+
+/// Says how many candidates are not among those of [`standing`], because they were not measured to
+/// the end; `None` if all are.
+pub fn not_pursued(advice: &Advice) -> Option<String> {
+    match advice.compared.iter().filter(|c| c.verdict == "not pursued").count() {
+        0 => None,
+        n => Some(format!(
+            "{} not measured to the end",
+            count(n, "other candidate was", "other candidates were")
+        )),
+    }
 }
 
 fn ns(x: f64) -> String {

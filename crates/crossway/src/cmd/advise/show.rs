@@ -10,7 +10,8 @@ use crossway_records::awake::busy_explained;
 use crossway_records::stats::Estimate;
 use crossway_records::stats::interval_name;
 use crossway_report::advice::{
-    AMONG_EQUALS, best_of, caveat, confidence, looking, no_confidence, shortlist, standing, verdict,
+    AMONG_EQUALS, best_of, caveat, confidence, looking, no_confidence, not_pursued, shortlist,
+    standing, verdict,
 };
 use crossway_report::terminal::wrap_indented;
 use crossway_report::units::{Quantity, count};
@@ -181,9 +182,11 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
     }
     if let Some(why) = standing(advice) {
         let sure = advice.confidence.map_or(String::new(), |share| {
-            format!(" ({} sure to be within 5 % of the best)", confidence(share))
+            format!(" ({} sure to be within 5 % of the best of these)", confidence(share))
         });
-        row("Why", &format!("{why}{sure}."), ui);
+        // In a sentence of its own, since nothing is known of how near to the best they are.
+        let others = not_pursued(advice).map_or(String::new(), |others| format!(" {others}."));
+        row("Why", &format!("{why}{sure}.{others}"), ui);
     }
     if !advice.meets.is_empty() {
         row("Needs", &format!("{}.", Meeting::any_of(&advice.meets)), ui);
