@@ -6,7 +6,7 @@ use std::path::Path;
 use crossway_observe::recording::{Direction, Event, Operation, Recording};
 
 use super::{Flow, shape};
-use crossway_lab::replay::Replay;
+use crossway_lab::replay::{Replay, first_directions};
 use crossway_records::inputs::ReplayShape;
 
 /// What an exchange of a channel has so far.
@@ -150,13 +150,14 @@ fn channels(recording: &Recording) -> Vec<Channel> {
 
 /// Creates the channels, and finds out who sends first on each.
 fn prepare(recording: &Recording, channels: &mut HashMap<u32, Channel>) {
+    let forward = first_directions(recording);
     for event in &recording.events {
         let Some(number) = event.channel.filter(|_| event.operation != Operation::Wait) else {
             continue;
         };
         let at = channels.entry(number).or_insert_with(|| Channel {
             number,
-            forward: event.direction,
+            forward: forward.get(&number).copied().unwrap_or(event.direction),
             first_ns: event.at_ns,
             last_ns: event.at_ns,
             messages: 0,
@@ -170,10 +171,7 @@ fn prepare(recording: &Recording, channels: &mut HashMap<u32, Channel>) {
             client_seen: false,
             both: false,
         });
-        if event.at_ns < at.first_ns {
-            // A receive that began before the send for which it waited says nothing about who was first.
-            at.first_ns = event.at_ns;
-        }
+        at.first_ns = at.first_ns.min(event.at_ns);
         at.both |= event.direction != at.forward;
         at.client_seen |= (event.operation == Operation::Send) == (event.direction == at.forward);
     }

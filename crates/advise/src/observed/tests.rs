@@ -1,5 +1,7 @@
 //! Flows, questions and gains of recordings made by hand.
 
+use std::path::Path;
+
 use super::gain::NOT_WORTH;
 use super::*;
 use crate::Question;
@@ -33,6 +35,29 @@ fn a_flow_has_the_exchanges_of_its_channels_and_asks_a_question_that_advise_unde
     let sentence = question.sentence();
     assert!(sentence.contains("requests of 64 B, replies of 1000 B"), "{sentence}");
     assert_eq!(question.rate_per_s, None, "requests follow each other");
+}
+
+#[test]
+fn a_recording_that_begins_in_mid_exchange_does_not_turn_the_question_round() {
+    let mut tape = Tape::new("tcp-local", None);
+    // The reply was sent before the recording began.
+    tape.receives(0, -1_000, 500, 5);
+    for number in 0..30 {
+        let at = number * 100_000;
+        tape.sends(0, at, 5_000, 36);
+        tape.receives(1, at + 1_000, 5_000, 36);
+        tape.sends(1, at + 10_000, 5_000, 5);
+        tape.receives(0, at + 6_000, 15_000, 5);
+    }
+    let flow = flows(&tape.recording).remove(0);
+    assert_eq!(flow.names, ["client (10)".to_owned(), "server (20)".to_owned()]);
+    assert_eq!(
+        (flow.requests.clone(), flow.replies.clone()),
+        ([(36, 30)].into(), [(5, 30)].into())
+    );
+    assert_eq!(flow.exchanges, 30);
+    let replay = Replay::of(&tape.recording, Path::new("tape"), None, 100).unwrap();
+    assert_eq!(replay.sizes(), (36, Some(5)), "the replay has the same ends");
 }
 
 #[test]

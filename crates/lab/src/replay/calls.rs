@@ -195,6 +195,30 @@ impl<'a> Calls<'a> {
     }
 }
 
+/// The direction of the first message of each channel that carried any: that of the end that sends first. What was sent
+/// counts from its begin. What was received says who was first only if no send in its direction was recorded: the
+/// recording may have begun in the middle of an exchange.
+pub fn first_directions(recording: &Recording) -> HashMap<u32, Direction> {
+    // Of each direction, the begin of the first send and the return of the first receive.
+    let mut firsts: HashMap<u32, [[Option<i64>; 2]; 2]> = HashMap::new();
+    for event in recording.events.iter().filter(|event| event.size_bytes > 0) {
+        let (Some(channel), at, kind) = (match event.operation {
+            Operation::Send => (event.channel, event.at_ns, 0),
+            Operation::Receive => (event.channel, returned(event), 1),
+            Operation::Wait => continue,
+        }) else {
+            continue;
+        };
+        let first = &mut firsts.entry(channel).or_default()[direction_of(event)][kind];
+        *first = Some(first.map_or(at, |before| before.min(at)));
+    }
+    let earlier = |[forward, backward]: [[Option<i64>; 2]; 2]| {
+        let begin = |[sent, received]: [Option<i64>; 2]| sent.or(received).unwrap_or(i64::MAX);
+        if begin(backward) < begin(forward) { Direction::Backward } else { Direction::Forward }
+    };
+    firsts.into_iter().map(|(channel, found)| (channel, earlier(found))).collect()
+}
+
 fn direction_of(event: &Event) -> usize {
     usize::from(event.direction == Direction::Backward)
 }

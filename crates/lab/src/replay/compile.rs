@@ -6,10 +6,10 @@
 //! something else. A thread that sends without ever receiving on the channel is an open loop: its messages have their
 //! times, unless it was the channel itself that held it back.
 
-use crossway_observe::recording::Recording;
+use crossway_observe::recording::{Direction, Recording};
 use crossway_records::inputs::ReplayShape;
 
-use super::calls::{Calls, Message, Op};
+use super::calls::{Calls, Message, Op, first_directions};
 use super::script::{Script, Step, When};
 use super::{AS_FAST_AS_POSSIBLE, Recorded};
 
@@ -64,9 +64,10 @@ pub(super) fn compile(
         ));
         messages.truncate(MOST_MESSAGES);
     }
-    let Some(client) = messages.first().map(|m| m.direction) else {
+    let Some(first) = first_directions(recording).remove(&channel) else {
         return Err(Unplayable::Silent);
     };
+    let client = usize::from(first == Direction::Backward);
     let seen = [calls.has_end(0), calls.has_end(1)];
     if seen.contains(&false) {
         remarks.push(

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use crossway_observe::recording::{Recording, RecordingError};
 use crossway_records::inputs::{ReplayShape, Workload};
 
+pub use calls::first_directions;
 pub use compile::Unplayable;
 pub use fidelity::same_as;
 pub use script::{Script, Step, When};
