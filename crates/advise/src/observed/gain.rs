@@ -15,7 +15,7 @@ use crossway_lab::plan::{Plan, PlanError, number};
 use crossway_records::cases::counts;
 use crossway_records::figure::Figure;
 use crossway_records::inputs::{ReplayShape, Wait};
-use crossway_records::record::Record;
+use crossway_records::record::{Record, Status};
 use crossway_records::stats::{Interval, median_interval};
 use toml::{Table, Value};
 
@@ -138,8 +138,8 @@ impl Flow {
                 group.insert("reply_bytes".into(), number(reply.max(1)));
             }
             if let [Some(a), Some(b)] = self.cpus {
-                // Ends that stay awake do not stay on one CPU.
-                let one = a == b && name != "unmodified";
+                // Ends that stay awake do not stay on one CPU, and on one they are not measured at all.
+                let one = a == b && name == "natural";
                 group.insert(
                     "placement".into(),
                     if one { "same-core" } else { "other-core" }.into(),
@@ -202,7 +202,11 @@ impl Flow {
         let mut with = Vec::new();
         for (id, unmodified) in ways.into_iter().filter(|way| *way != (now, false)) {
             let Some((was, is)) = before.zip(self.cost_of(id, unmodified, records)) else {
-                remarks.push(format!("{now} and {id} could not be compared here"));
+                let ways = [(now, false), (id, unmodified)];
+                remarks.push(format!(
+                    "{now} and {id} could not be compared here: {}",
+                    self.why_no_cost(ways, records)
+                ));
                 continue;
             };
             // A channel that takes longer here than the program's whole exchange is quicker there, and so are others.
@@ -255,6 +259,31 @@ impl Flow {
             with,
             remarks,
         }
+    }
+
+    /// Why [`Flow::cost_of`] is `None` for one of two mechanisms, and what to do.
+    fn why_no_cost(&self, ways: [(&str, bool); 2], records: &[Record]) -> String {
+        let missing = |(id, looks): &(&str, bool)| self.cost_of(id, *looks, records).is_none();
+        let Some((id, looks)) = ways.into_iter().find(missing) else { return String::new() };
+        let ends = match (looks, self.is_in_turn()) {
+            (true, _) => Ends::Look,
+            (_, true) => Ends::Natural,
+            (_, false) => Ends::Spin,
+        };
+        let how = match ends {
+            Ends::Natural => "waiting as it does by itself",
+            Ends::Look => "looking before it sleeps",
+            Ends::Spin => "with ends that never sleep, as those of a busy program do",
+        };
+        // A mechanism that can only spin does that by itself.
+        let fits = |of: Ends| of == ends || (ends == Ends::Natural && of == Ends::Spin);
+        let mut tried = records.iter().filter(|r| r.mechanism == id && fits(Ends::of(r)));
+        let Some((record, reason)) = tried.find_map(|r| Some((r, r.reason.as_ref()?))) else {
+            return format!("{id} was not measured {how}; choose another mechanism with --instead");
+        };
+        let otherwise = "choose another mechanism with --instead";
+        let remedy = record.remedy.as_deref().filter(|_| record.status != Status::Skipped);
+        format!("{id}, {how}: {reason}; {}", remedy.unwrap_or(otherwise))
     }
 
     /// The time that an exchange spends in a channel of this mechanism, as far as the program has to wait for it. `looks`:

@@ -5,9 +5,10 @@ use std::path::Path;
 use super::gain::NOT_WORTH;
 use super::*;
 use crate::Question;
+use crossway_lab::plan::PlacementAxis;
 use crossway_observe::tape::{Tape, exchanges};
-use crossway_records::inputs::Wait;
-use crossway_records::record::Record;
+use crossway_records::inputs::{Placement, Wait};
+use crossway_records::record::{Record, Status};
 use crossway_records::samples;
 
 fn round_trips(mechanism: &str, p50_ns: u64) -> Vec<Record> {
@@ -101,6 +102,59 @@ fn the_gain_is_the_time_that_a_round_trip_saves_of_the_whole_exchange() {
     assert!(
         slower.with.iter().any(|w| w.mechanism == "tcp-nodelay" && w.verdict.contains("at most"))
     );
+}
+
+/// Two connections of a client whose exchanges overlap, with all calls on one CPU.
+fn overlapping() -> Flow {
+    let mut tape = exchanges(50, "tcp-local", Some(100));
+    let second = tape.recording.events.clone().into_iter().map(|mut event| {
+        event.channel = Some(1);
+        event.at_ns += 1_000;
+        event
+    });
+    tape.recording.events.extend(second.collect::<Vec<_>>());
+    tape.recording.events.sort_by_key(|event| event.at_ns);
+    tape.recording.events.iter_mut().for_each(|event| event.cpu = Some(0));
+    flows(&tape.recording).remove(0)
+}
+
+#[test]
+fn ends_that_never_sleep_are_compared_on_two_cpus_wherever_the_program_ran() {
+    let flow = overlapping();
+    assert!(!flow.is_in_turn() && flow.cpus == [Some(0); 2], "{flow:?}");
+    let plan = flow.gain_plan("tcp-nodelay", &["uds-stream".to_owned()], Some(200)).unwrap();
+    let of = |name: &str| plan.groups.iter().find(|g| g.name == name).unwrap().placements.clone();
+    assert_eq!(of("natural"), Some(vec![PlacementAxis::One(Placement::SameCore)]));
+    assert_eq!(of("spin"), Some(vec![PlacementAxis::One(Placement::OtherCore)]));
+}
+
+#[test]
+fn what_could_not_be_compared_has_its_reason_and_what_to_do() {
+    let flow = overlapping();
+    let spinning = |id: &str| {
+        let mut records = round_trips(id, 20_000);
+        records.iter_mut().for_each(|r| r.inputs.wait = Wait::Spin);
+        records
+    };
+    let mut records = spinning("tcp-nodelay");
+    records.extend(spinning("uds-stream"));
+    let compared = flow.gain("tcp-nodelay", &records, Some(100), None);
+    assert_eq!(compared.with.len(), 1, "{compared:?}");
+    for record in records.iter_mut().filter(|r| r.mechanism == "uds-stream") {
+        record.status = Status::Skipped;
+        record.reason = Some("the mechanism cannot spin".to_owned());
+        record.remedy = Some("set wait = \"block\"".to_owned());
+    }
+    let gain = flow.gain("tcp-nodelay", &records, Some(100), None);
+    assert!(gain.with.is_empty());
+    assert_eq!(
+        gain.remarks[0],
+        "tcp-nodelay and uds-stream could not be compared here: uds-stream, with ends that never sleep, as those of a \
+         busy program do: the mechanism cannot spin; choose another mechanism with --instead"
+    );
+    records.retain(|r| r.mechanism != "tcp-nodelay");
+    let gain = flow.gain("tcp-nodelay", &records, Some(100), None);
+    assert!(gain.remarks[0].contains("tcp-nodelay was not measured"), "{gain:?}");
 }
 
 #[test]
