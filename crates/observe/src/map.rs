@@ -6,6 +6,7 @@
 mod answer;
 mod build;
 mod listening;
+mod moved;
 
 use std::collections::BTreeMap;
 
@@ -146,6 +147,9 @@ pub struct Channel {
     pub mapped_bytes: Option<u64>,
     /// What uses it, if it is recognised: `Crossway channel`, `tipcd`, `D-Bus` and so on.
     pub used_by: Option<&'static str>,
+    /// The id of the UNIX stream pair that carries its bytes, if `crossway run` moved it; otherwise `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_to: Option<String>,
 }
 
 impl Channel {

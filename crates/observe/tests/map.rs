@@ -172,6 +172,62 @@ sys.stdin.read()
 }
 
 #[test]
+fn connections_that_crossway_run_moved_are_named_so_and_get_no_answer() {
+    // What two programs by `crossway run` hold: the TCP sockets, a pair whose accepted end has the connection's name, and
+    // the table. A second connection was not moved.
+    let dir = tempfile::tempdir().unwrap();
+    let table = dir.path().join("crossway").join("run-3.table");
+    std::fs::create_dir(table.parent().unwrap()).unwrap();
+    std::fs::write(&table, [0; 4096]).unwrap();
+    let script = format!(
+        "
+import base64, mmap, os, socket, struct, sys
+table = mmap.mmap(os.open('{}', os.O_RDWR), 4096)
+listener = socket.create_server(('127.0.0.1', 0))
+mailbox = socket.socket(socket.AF_UNIX)
+mailbox.bind('')
+mailbox.listen()
+if os.fork() == 0:
+    tcp = socket.create_connection(listener.getsockname())
+    other = socket.create_connection(listener.getsockname())
+    pair, _ = mailbox.accept()
+    listener.close(); mailbox.close()
+    sys.stdin.read()
+    os._exit(0)
+conn, peer = listener.accept()
+second, _ = listener.accept()
+raw = struct.pack('>QB', 7, 0)
+for host, port in (conn.getsockname(), peer):
+    raw += bytes(10) + bytes([255, 255]) + socket.inet_aton(host) + struct.pack('>HI', port, 0)
+pair = socket.socket(socket.AF_UNIX)
+pair.bind(bytes(1) + b'crossway-run/' + base64.urlsafe_b64encode(raw).rstrip(b'='))
+pair.connect(mailbox.getsockname())
+mailbox.close()
+print('ready', flush=True)
+sys.stdin.read()
+",
+        table.display()
+    );
+    let Some((parent, _stdin)) = python(&script) else { return };
+    let (map, child) = eventually("the pair is accepted", || {
+        let map = look(&[parent.pid()]);
+        let child = *map.observed.iter().find(|pid| **pid != parent.pid())?;
+        (among(&map, Carrier::UnixStream, parent.pid(), child).len() == 1).then_some((map, child))
+    });
+    let pair = among(&map, Carrier::UnixStream, parent.pid(), child)[0];
+    // The program that accepted the connection is at the second end.
+    assert_eq!(pair.to, [process(parent.pid())], "{pair:?}");
+    assert!(pair.name.starts_with("127.0.0.1:") && pair.used_by == Some("crossway run, for TCP"));
+    let tcp = among(&map, Carrier::TcpLocal, parent.pid(), child);
+    let moved: Vec<_> = tcp.iter().filter(|c| c.moved_to.as_ref() == Some(&pair.id)).collect();
+    assert_eq!((tcp.len(), moved.len()), (2, 1), "{tcp:?}");
+    assert_eq!(moved[0].used_by, Some("moved by crossway run to UNIX stream"));
+    assert_eq!(among(&map, Carrier::SharedMemory, parent.pid(), child), [] as [&Channel; 0]);
+    let found = answers(&map);
+    assert_eq!(found.iter().map(|a| a.channels).collect::<Vec<_>>(), [1], "{found:?}");
+}
+
+#[test]
 fn processes_that_ended_are_refused_by_number_and_name() {
     let mut child = Command::new("true").spawn().unwrap();
     let pid = child.id();

@@ -12,7 +12,7 @@
 mod listeners;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -52,6 +52,15 @@ const OF_NETWORK: usize = 0;
 const NOT_BEFORE: usize = 1;
 const MISSES: usize = 2;
 const SHORT_ONES: usize = 3;
+
+/// Whether a mapped file is a table, also of another version of it.
+pub fn is_table(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let version = name.strip_prefix("run-").and_then(|name| name.strip_suffix(".table"));
+    let folder = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+    version.is_some_and(|version| version.parse::<u32>().is_ok())
+        && folder.is_some_and(|name| name == "crossway" || name.starts_with("crossway-"))
+}
 
 /// A moved connection that lives less long than this was hardly worth the effort.
 pub const SHORT_LIFE_MS: u32 = 5;

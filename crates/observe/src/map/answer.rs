@@ -25,7 +25,7 @@ pub struct Answer {
 /// The answers for a map, those with the most channels first.
 pub fn answers(map: &Map) -> Vec<Answer> {
     let mut pairs: BTreeMap<(Carrier, &[Party], &[Party]), usize> = BTreeMap::new();
-    for channel in &map.channels {
+    for channel in map.channels.iter().filter(|channel| channel.moved_to.is_none()) {
         if matches!(channel.carrier, Carrier::TcpLocal | Carrier::UdpLocal | Carrier::Sctp) {
             *pairs.entry((channel.carrier, &channel.from, &channel.to)).or_default() += 1;
         }

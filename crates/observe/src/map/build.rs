@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crossway_sys::sock_diag::{InetSocket, Transport, UnixKind};
 
-use super::{Carrier, Channel, Party};
+use super::{Carrier, Channel, Party, moved};
 use crate::snapshot::{Holding, Object, Snapshot, Socket, user_name};
 
 /// All channels, those within one process included.
@@ -86,6 +86,7 @@ fn plain(carrier: Carrier, id: String, name: String, from: Vec<Party>, to: Vec<P
         backward_bytes: None,
         queued_bytes: None,
         mapped_bytes: None,
+        moved_to: None,
     }
 }
 
@@ -139,6 +140,9 @@ fn one_way(snapshot: &Snapshot, carrier: Carrier, id: String, holders: &[&Holdin
 
 /// Memory that at least two processes map, at least one of them to write.
 fn memory(id: String, holders: &[&Holding]) -> Option<Channel> {
+    if moved::is_table(&name_of(holders)) {
+        return None;
+    }
     let (writers, all) = (pids(holders, |h| h.writes), pids(holders, |_| true));
     if writers.is_empty() || all.len() < 2 {
         return None;
@@ -184,6 +188,7 @@ fn sockets(snapshot: &Snapshot, holders: &HashMap<u64, BTreeSet<u32>>) -> Vec<Ch
     let mut inodes: Vec<u64> = holders.keys().copied().collect();
     inodes.sort_unstable();
     let mut found = Vec::new();
+    let (mut pairs, mut ends) = (Vec::new(), Vec::new());
     for inode in inodes {
         let own = parties(holders[&inode].iter().copied());
         let peer = table.peer_of(inode);
@@ -223,7 +228,13 @@ fn sockets(snapshot: &Snapshot, holders: &HashMap<u64, BTreeSet<u32>>) -> Vec<Ch
                     queued_bytes: queued.map(|(a, b)| u64::from(a) + u64::from(b)),
                     ..plain(carrier, id, name, own, peer_parties())
                 };
-                let server = unix.name.is_some() && other.is_some_and(|o| o.name.is_none());
+                let [accepted, connecting] = [Some(unix), other]
+                    .map(|end| moved::connection(end.and_then(|end| end.name.as_deref())));
+                let server = accepted.is_some()
+                    || unix.name.is_some() && other.is_some_and(|o| o.name.is_none());
+                if let Some(connection) = accepted.or(connecting) {
+                    pairs.push(moved::Pair { id: channel.id.clone(), connection });
+                }
                 found.push(if server { turned(channel) } else { channel });
             }
             Some(Socket::Inet(inet)) if !inet.listens && inet.remote.port() != 0 => {
@@ -234,6 +245,7 @@ fn sockets(snapshot: &Snapshot, holders: &HashMap<u64, BTreeSet<u32>>) -> Vec<Ch
                     vec![Party::Outside { address: inet.remote.to_string() }]
                 };
                 let server = table.is_server(inode);
+                ends.push((id.clone(), [inet.local, inet.remote]));
                 found.push(over_ip(inet, local, server, id, own, to));
             }
             Some(Socket::Vsock(vsock)) if !vsock.listens => {
@@ -260,6 +272,7 @@ fn sockets(snapshot: &Snapshot, holders: &HashMap<u64, BTreeSet<u32>>) -> Vec<Ch
             _ => {}
         }
     }
+    moved::mark(&mut found, &pairs, &ends);
     found
 }
 
