@@ -24,22 +24,27 @@ use left_out::left_out;
 const BLOCKS_MAX: usize = 12;
 
 /// The heads of the columns in a sheet, each with the shorter one used here, in order of usefulness. Columns that do
-/// not fit the width of the terminal are printed in further tables below.
-const HEADS: [(&str, &str); 23] = [
+/// not fit the width of the terminal are printed in further tables below. A head that is not listed is printed as it
+/// is, and counts as the least useful.
+const HEADS: [(&str, &str); 27] = [
     ("Mechanism", "Mechanism"),
     ("Round trip p50", "RTT p50"),
+    ("Exchange or latency p50", "p50"),
     ("Offered", "offered"),
     ("Achieved", "achieved"),
     (SENDER_LATE, "sender late"),
     ("p50", "p50"),
+    ("p90", "p90"),
     ("p99", "p99"),
     ("Throughput", "Throughput"),
+    ("Exchanges or messages", "rate"),
     ("Set-up p50", "set-up"),
     ("Exchange p50", "exchange"),
     ("Tear-down p50", "tear-down"),
     ("Total", "total"),
     ("CPU / exchange", "CPU"),
     ("CPU / message", "CPU/msg"),
+    ("CPU / each", "CPU/each"),
     ("max", "max"),
     (LATE, "late"),
     ("p99.9", "p99.9"),
@@ -250,14 +255,14 @@ fn whole(sheet: &Sheet) -> String {
     out
 }
 
-/// Returns the columns that are printed, as their positions in the sheet and their short heads.
-fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
-    let mut found: Vec<(usize, &'static str)> = HEADS
-        .iter()
-        .filter_map(|(full, short)| Some((sheet.heads.iter().position(|h| h == full)?, *short)))
-        .collect();
-    found.sort_by_key(|(at, _)| *at);
-    found
+/// Returns all columns of a sheet, as their positions and their short heads.
+fn columns(sheet: &Sheet) -> Vec<(usize, &str)> {
+    sheet.heads.iter().map(|head| short(head)).enumerate().collect()
+}
+
+/// Returns the short form of a head.
+fn short(head: &str) -> &str {
+    HEADS.iter().find(|(full, _)| *full == head).map_or(head, |(_, short)| short)
 }
 
 /// Explains the column "Noise".
@@ -291,7 +296,9 @@ const DISPENSABLE: &str = "Messages";
 /// below.
 fn table(sheet: &Sheet, colours: bool, width: u16) -> String {
     let texts: Vec<Vec<String>> = sheet.rows.iter().map(texts).collect();
-    let priority = |at: usize| HEADS.iter().position(|(full, _)| sheet.heads[at] == *full);
+    let priority = |at: usize| {
+        HEADS.iter().position(|(full, _)| sheet.heads[at] == *full).unwrap_or(HEADS.len())
+    };
     let dispensable = |at: usize| sheet.heads[at] == DISPENSABLE;
     let mut left = columns(sheet);
     let mut parts = Vec::new();
@@ -441,6 +448,20 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_head_that_is_in_no_list_is_printed_and_gives_way_first() {
+        let heads = ["Mechanism", "Never heard of", "p50"];
+        let sheet = Sheet {
+            heads: heads.map(str::to_owned).to_vec(),
+            rows: vec![Row { class: None, cells: heads.map(sheet::Cell::text).to_vec() }],
+            ..Sheet::default()
+        };
+        assert_eq!(columns(&sheet).iter().map(|(_, head)| *head).collect::<Vec<_>>(), heads);
+        let narrow = table(&sheet, false, 20);
+        let (first, further) = narrow.split_once("\n\n").unwrap();
+        assert!(first.contains("p50") && further.contains("Never heard of"), "{narrow}");
+    }
 
     #[test]
     fn what_does_not_fit_side_by_side_stands_below_or_is_named() {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crossway_records::inputs::{Beside, Load, Placement, Workload};
+use crossway_records::inputs::{Beside, Load, Placement, ReplayShape, Workload};
 use crossway_records::record::{BesideFigures, Record, Status};
 use crossway_report::blocks::blocks;
 use crossway_report::{Run, sections, steps::Shapes, terminal};
@@ -36,6 +36,27 @@ fn every_setting_and_workload_has_its_block() {
     assert!(titles.iter().all(|title| text.contains(title)), "{text}");
     // With several settings, the verdict names the one it is about.
     assert!(run.verdict().detail.contains("“two cores, shared cache, no load added”"), "{text}");
+}
+
+#[test]
+fn the_tables_of_replays_show_all_their_columns() {
+    let mut records = synthetic::run(&MADE[..2], &[Ask::idle(Workload::PingPong, 64)], 5, 21);
+    for record in &mut records {
+        let shape = ReplayShape::Exchanges;
+        record.inputs.workload =
+            Workload::Replay { recording: 1, channel: 0, speed_percent: 100, shape };
+    }
+    let run = Run::of_records(Path::new("run"), records);
+    let (found, _) = blocks(&run.summary, 12);
+    let heads = &found[0].sheets[0].heads;
+    let full = ["Exchange or latency p50", "p90", "max", "Exchanges or messages", "CPU / each"];
+    assert_eq!(heads[1..6], full);
+    let text = terminal::terminal(&run, false, 100);
+    let line = text.lines().find(|line| line.trim_start().starts_with("Mechanism")).unwrap();
+    let shown: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(shown, ["Mechanism", "p50", "p90", "max", "rate", "CPU/each", "noise"], "{text}");
+    let told = "| Mechanism | p50 | p90 | max | rate | CPU/each | noise | Waits by |";
+    assert!(terminal::markdown(&run).contains(told));
 }
 
 #[test]
