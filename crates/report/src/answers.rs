@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::blocks::{BEYOND, BEYOND_MEANS, chosen_sizes, marks};
+use crate::blocks::{BEYOND, BEYOND_MEANS, DEGRADED, FEW, TWO_REGIMES, chosen_sizes, marks};
 use crate::ranking::{Metric, Ranking};
 use crate::summary::{Case, Summary};
 use crate::units;
@@ -25,8 +25,8 @@ pub struct Answer {
     pub label: String,
     /// The best mechanism, or those tied for the best place; empty if there is none.
     pub names: String,
-    /// Why there is none.
-    pub none: &'static str,
+    /// Why there is none; empty if there is one.
+    pub none: String,
     /// The figure of the first mechanism in `names`, with its unit.
     pub value: String,
     /// Footnote marks of `value`, as in the tables side by side.
@@ -116,10 +116,7 @@ impl Answers {
                     .map(|(class, name, metric)| {
                         let label = format!("{name}, {}", class.name());
                         let Some(ranking) = has(*metric, *class, size) else {
-                            let none = match class {
-                                WaitClass::Busy => "none",
-                                _ => "not measured",
-                            };
+                            let none = why_none(summary, *metric, *class, size);
                             return Answer { label, none, ..Answer::default() };
                         };
                         let leaders = ranking.leaders();
@@ -138,7 +135,7 @@ impl Answers {
                             );
                         Answer {
                             label,
-                            none: "",
+                            none: String::new(),
                             names: list(names),
                             value: metric.quantity().show(figure.value),
                             marks: marks(*metric, &summary.contenders[index], &cases),
@@ -156,4 +153,27 @@ impl Answers {
         let note = if beyond { format!("{BEYOND} {BEYOND_MEANS}") } else { String::new() };
         Answers { place, groups, rows, note }
     }
+}
+
+/// Why no mechanism of a class is ranked by a figure for messages of a size.
+fn why_none(summary: &Summary, metric: Metric, class: WaitClass, size: u64) -> String {
+    let cases = || {
+        let of_class = |c: &&Case| c.setting == 0 && c.size_bytes == size && c.class == class;
+        summary.cases.iter().filter(of_class).filter(|c| metric.of(c).is_some())
+    };
+    let mut reasons = Vec::new();
+    if cases().any(|c| c.regimes.is_some()) {
+        reasons.push(TWO_REGIMES);
+    }
+    if !Ranking::of_any(summary, metric, 0, size, class).too_few.is_empty() {
+        reasons.push(FEW);
+    }
+    if cases().any(|c| c.degraded) {
+        reasons.push(DEGRADED);
+    }
+    if reasons.is_empty() {
+        // Whether a mechanism is busy is not asked for, but found.
+        reasons.push(if class == WaitClass::Busy { "none" } else { "not measured" });
+    }
+    reasons.join(", ")
 }

@@ -11,9 +11,8 @@ use crossway_records::record::Span;
 use crossway_records::stats::Estimate;
 pub use footnotes::regimes_in_words;
 pub use footnotes::{BEYOND, BEYOND_MEANS, SIZES_ARE_REQUESTS};
-use footnotes::{
-    FEW, POOLED, TWO_REGIMES, add_word, marks_explained, two_regimes, without_cpu_time,
-};
+pub(crate) use footnotes::{FEW, TWO_REGIMES};
+use footnotes::{POOLED, add_word, marks_explained, two_regimes, without_cpu_time};
 use serde::Serialize;
 
 use crate::contender::Contender;

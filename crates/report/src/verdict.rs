@@ -310,21 +310,24 @@ fn spinning_against_blocking(summary: &Summary, metric: Metric, size: u64) -> Op
         false => "answers",
     };
     let figure = figure(metric, spin);
+    let subject = subject(metric, size);
+    // By another figure, or with messages of another size, it may gain something.
+    let by = format!("the {} of {subject}", wording(metric).name);
     Some(match advantage(metric, &spin.figure, &block.figure) {
         Some((least, most)) => {
             let degree = if carries { "as much" } else { "as fast" };
             format!(
-                "Spinning, {spin_name} {what} {} times {degree} as {}: {figure}; but {price}.",
+                "Spinning, {spin_name} {what} {} times {degree} as {} with {subject}: {figure}; but {price}.",
                 range(least, most),
                 name(summary, block)
             )
         }
         None if advantage(metric, &block.figure, &spin.figure).is_some() => format!(
-            "Spinning gains nothing here: {spin_name} is behind {} with {figure}, and {price}.",
+            "Spinning gains nothing in {by}: {spin_name} is behind {} with {figure}, and {price}.",
             name(summary, block)
         ),
         None => format!(
-            "Spinning gains nothing certain here: at {figure}, the interval of {spin_name} overlaps that of {}, and \
+            "Spinning gains nothing certain in {by}: at {figure}, the interval of {spin_name} overlaps that of {}, and \
              {price}.",
             name(summary, block)
         ),

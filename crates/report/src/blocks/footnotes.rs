@@ -40,10 +40,10 @@ fn missed_explained(rows: &[Row]) -> String {
 }
 
 /// The word for rows with a figure of too few trials to be ranked.
-pub(super) const FEW: &str = "few trials";
+pub(crate) const FEW: &str = "few trials";
 
 /// The word for rows with a case whose trials fall into two groups.
-pub(super) const TWO_REGIMES: &str = "two regimes";
+pub(crate) const TWO_REGIMES: &str = "two regimes";
 
 /// Explains [`TWO_REGIMES`]: the two groups of each of these cases that has them, and what differs between them.
 pub(super) fn two_regimes<'a>(

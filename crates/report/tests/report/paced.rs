@@ -50,7 +50,9 @@ fn a_paced_plan_has_a_headline_in_each_wait_class() {
     );
     let sentences = run_of(alone).verdict().sentences;
     assert!(
-        sentences[0].starts_with("Spinning, shm-spin is 19.9 to 20.3 times as fast as pipe: "),
+        sentences[0].starts_with(
+            "Spinning, shm-spin is 19.9 to 20.3 times as fast as pipe with 64-byte messages (one "
+        ),
         "{sentences:?}"
     );
     let spinning = headline(vec![paced("shm-spin", Wait::Spin, &FAST)]);

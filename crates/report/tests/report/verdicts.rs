@@ -128,7 +128,15 @@ fn spinning_never_ranks_against_blocking_and_its_price_is_named() {
         round_trips("shm-futex", Wait::Block, &FAST),
         round_trips("shm-futex", Wait::Spin, &SLOW),
     ]);
-    assert!(useless.verdict().sentences[0].starts_with("Spinning gains nothing here"));
+    // Only what was compared is spoken of.
+    let told = "Spinning gains nothing in the median round trip of 64-byte messages: ";
+    assert!(useless.verdict().sentences[0].starts_with(told), "{:?}", useless.verdict());
+    let unclear = run_of(vec![
+        round_trips("shm-futex", Wait::Block, &SLOW),
+        round_trips("shm-futex", Wait::Spin, &SLOW),
+    ]);
+    let told = "Spinning gains nothing certain in the median round trip of 64-byte messages: ";
+    assert!(unclear.verdict().sentences[0].starts_with(told), "{:?}", unclear.verdict());
 }
 
 #[test]
@@ -277,6 +285,38 @@ fn a_mechanism_that_may_block_but_hardly_slept_is_never_the_best_of_those_that_b
     let card = html.split_once(r#"<table class="answers">"#).expect("a card").1;
     let (card, _) = card.split_once("</table>").expect("its end");
     assert!(card.contains("Busy: owns two cores"), "{card}");
+}
+
+#[test]
+fn a_class_without_a_best_mechanism_says_why() {
+    let at = |size: u64, mut records: Vec<Record>| {
+        for record in &mut records {
+            record.case = format!("{}/{size}", record.case);
+            record.inputs.size_bytes = size;
+        }
+        records
+    };
+    let mut two = round_trips("shm-spin", Wait::Spin, &[400, 410, 420, 4_000, 4_100]);
+    for role in two[3..].iter_mut().flat_map(|record| &mut record.roles) {
+        role.switches_voluntary *= 10;
+    }
+    let mut degraded = round_trips("shm-spin", Wait::Spin, &[250; 5]);
+    degraded.iter_mut().for_each(|record| record.status = Status::Degraded);
+    let mut parts: Vec<Vec<Record>> =
+        [64, 256, 1024, 16384].map(|size| at(size, round_trips("pipe", Wait::Block, &SLOW))).into();
+    parts.push(at(64, round_trips("shm-spin", Wait::Spin, &[250, 251, 249, 252, 250])));
+    parts.push(at(256, two));
+    parts.push(at(1024, round_trips("shm-spin", Wait::Spin, &[250; 3])));
+    parts.push(at(16384, degraded));
+    let html = page(&run_of(parts));
+    let card = html.split_once(r#"<table class="answers">"#).expect("a card").1;
+    let (card, _) = card.split_once("</table>").expect("its end");
+    let told: Vec<&str> = card
+        .split(r#"<span class="none">"#)
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once("</span>")?.0))
+        .collect();
+    assert_eq!(told, ["two regimes", "few trials", "degraded"], "{card}");
 }
 
 #[test]
