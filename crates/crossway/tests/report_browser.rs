@@ -192,6 +192,39 @@ fn the_report_works_in_a_browser() {
 }
 
 #[test]
+fn no_interval_is_cut_off_at_the_frame_of_its_chart() {
+    let Some(mut browser) = Browser::start("no_interval_is_cut_off_at_the_frame_of_its_chart")
+    else {
+        return;
+    };
+    let mut records = synthetic::rich();
+    for record in records.iter_mut().filter(|record| record.mechanism == "tcp") {
+        let factor = [0.05, 0.1, 1.0, 10.0, 20.0][record.inputs.trial as usize % 5];
+        for latency in &mut record.latency_ns {
+            latency.p50 = (latency.p50 as f64 * factor) as u64;
+        }
+        if let Some(throughput) = &mut record.throughput {
+            throughput.msgs_per_s *= factor;
+            throughput.bytes_per_s *= factor;
+        }
+        if let Some(cost) = &mut record.cost {
+            cost.cpu_ns_per_msg *= factor;
+        }
+    }
+    let page = browser.open(&report("browser-intervals", &records), 1280, "light");
+    let widest = "Math.max(...[...document.querySelectorAll('.plot')].flatMap((p) => (p.traces || []).filter((t) => t.series && t.series.hi)
+        .flatMap((t) => t.series.hi.map((v, k) => v / t.series.y[k]))))";
+    assert!(browser.eval(&page, widest).as_f64() > Some(5.0), "an interval is wide");
+    let cut = "[...document.querySelectorAll('.plot')].filter((p) => p.layout && p._fullLayout.yaxis.type === 'log').filter((p) => {
+        const outside = (axis, ends) => ends.filter((v) => v > 0).map(Math.log10).some((v) => v < axis.range[0] || v > axis.range[1]);
+        const ends = (low, high) => p.traces.filter((t) => t.series).flatMap((t) => (t.series[low] || []).concat(t.series[high] || []));
+        const across = p._fullLayout.xaxis.type === 'log' && outside(p._fullLayout.xaxis, ends('xlo', 'xhi'));
+        return across || outside(p._fullLayout.yaxis, ends('lo', 'hi'));
+    }).map((p) => p.id)";
+    assert_eq!(browser.eval(&page, cut), json!([]));
+}
+
+#[test]
 fn hostile_records_run_nothing() {
     let Some(mut browser) = Browser::start("hostile_records_run_nothing") else { return };
     let attack = "</script><script>window.pwned = 1</script><img src=x onerror='window.pwned=2'>";

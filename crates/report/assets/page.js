@@ -301,11 +301,8 @@
       const levels = view.levels || [];
       const ink = css("--soft");
       const xs = traces.flatMap((t) => t.x);
-      // The axis follows the data and their intervals; a limit is drawn if it is near, and named at the edge if it is not.
-      const middles = traces.flatMap((t) => t.y).filter((v) => v > 0);
-      // A very wide interval must not flatten everything else: it may extend the axis by half a decade.
-      const near = (v) => v >= Math.min(...middles) / 3 && v <= Math.max(...middles) * 3;
-      const ys = traces.flatMap((t) => t.y.concat((t.series.lo || []).concat(t.series.hi || []).filter(near)));
+      // The axis follows the data and their whole intervals; a limit is drawn if it is near, and named at the edge if it is not.
+      const ys = traces.flatMap((t) => t.y.concat(t.series.lo || [], t.series.hi || [])).filter((v) => Number.isFinite(v));
       layout.xaxis = axisLayout(chart.x, xs.length ? xs : [1, 10]);
       layout.yaxis = axisLayout(valueAxis, ys.length ? ys : [1, 10]);
       const log = valueAxis.scale === "log";
