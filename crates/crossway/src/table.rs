@@ -385,7 +385,7 @@ mod tests {
         assert!(at(needed as u16).1.heads.is_empty() && !at(needed as u16 - 1).1.heads.is_empty());
         let (text, _) = at(50);
         assert!(
-            text.contains("re…") && text.contains("(32185)") && text.contains("2.48 MB"),
+            text.contains("red…") && text.contains("(32185)") && text.contains("2.48 MB"),
             "{text}"
         );
         assert!(text.lines().all(|line| line.chars().count() <= 50), "{text}");

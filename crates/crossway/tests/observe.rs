@@ -136,7 +136,8 @@ fn a_signal_ends_the_recording_and_the_command_goes_on() {
             .args(["observe", "--record", &into, "--by", by, "--", "sh", "-c", script])
             .current_dir(dir.path())
             .stdin(Stdio::null())
-            .stderr(Stdio::piped())
+            // The command goes on, and would keep a pipe open.
+            .stderr(std::fs::File::create(dir.path().join("said")).unwrap())
             .process_group(0)
             .spawn()
             .unwrap();
@@ -149,13 +150,13 @@ fn a_signal_ends_the_recording_and_the_command_goes_on() {
         let to = format!("{whom}{}", recorder.id());
         Command::new("kill").args(["-s", signal, "--", &to]).status().unwrap();
         // Without the signal, the command would never end.
-        let output = recorder.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let status = recorder.wait().unwrap();
+        let said = std::fs::read_to_string(dir.path().join("said")).unwrap();
         if by == "strace" && !first.exists() {
             eprintln!("SKIP observe: {said}");
             continue;
         }
-        assert!(output.status.success(), "{into}: {output:?}");
+        assert!(status.success(), "{into}: {said}");
         let command = std::fs::read_to_string(dir.path().join("pid")).unwrap();
         let is_alive = Path::new("/proc").join(command.trim()).exists();
         Command::new("kill").args(["-9", "--", &format!("-{}", command.trim())]).status().unwrap();
