@@ -109,7 +109,6 @@ bench-run: build
 # Open MPI and MPICH over TCP between two virtual hosts, and over TIPC in its place, in interleaved rounds. Needs root.
 bench-mpi: build
 	scripts/setup.sh bench
-	$(CARGO) build --release --locked -p crossway-preload
 	python3 scripts/bench-mpi.py
 
 # Takes about an hour. FIDELITY has more options, such as --suites test_socket,tornado (see scripts/fidelity/judge.py --help).
