@@ -4,7 +4,6 @@ use crossway_mech::{Boundaries, Reliability};
 
 use super::PlanError;
 use super::at::At;
-use super::sizes::LARGEST;
 use crate::catalogue::{self, Entry};
 use crate::similar::similar;
 
@@ -66,23 +65,6 @@ fn unknown(name: &str) -> String {
             tags().collect::<Vec<_>>().join(", ")
         ),
     }
-}
-
-/// Refuses empty messages if none of the mechanisms can carry them. If some can, the others are
-/// skipped.
-pub(super) fn carries_empty(at: &At<'_>, chosen: &[&str]) -> Result<(), PlanError> {
-    let can = |entry: &Entry| {
-        let caps = entry.caps();
-        caps.boundaries == Boundaries::Message && caps.carries_empty
-    };
-    let mut those = catalogue::all().filter(can);
-    if those.any(|entry| chosen.contains(&entry.id())) {
-        return Ok(());
-    }
-    Err(at.bad(format!(
-        "0 is not possible, because none of the selected mechanisms can carry empty messages; allowed: from 1 to {LARGEST} \
-         bytes, and 0 with mechanisms such as uds-seqpacket and udp"
-    )))
 }
 
 fn matches(entry: &Entry, name: &str) -> bool {

@@ -6,7 +6,7 @@ use super::PlanError;
 use super::at::{At, kind};
 
 /// Maximum message size, bytes. With larger messages, a trial would measure memory instead of communication.
-pub(super) const LARGEST: u64 = 1 << 30;
+const LARGEST: u64 = 1 << 30;
 const MOST_SIZES: usize = 100_000;
 const ALLOWED: &str = "a number of bytes, 'N KiB', 'N kB', 'N MiB', 'N MB', { arithmetic = { from = N, to = N, step = N } }, \
                        { geometric = { from = N, to = N, per_octave = N } } or the same with factor instead of \

@@ -150,11 +150,6 @@ fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Grou
         }
         None => return Err(here.key("mechanisms").bad("missing")),
     };
-    if sizes.contains(&0)
-        && let Some((at, _)) = get("size_bytes")
-    {
-        mechanisms::carries_empty(&at, &mechanisms)?;
-    }
     let require = get("require")
         .map(|(at, value)| require::read(&at, value, &workloads))
         .transpose()?

@@ -85,15 +85,6 @@ fn unknown_mechanisms_are_refused_with_the_one_that_was_meant_or_what_is_allowed
     assert!(error_with("mechanisms = [\"pipe\", \"!pipe\"]").contains("no mechanism is selected"));
 }
 
-#[test]
-fn empty_messages_are_refused_unless_a_mechanism_carries_them() {
-    let said = error_with("size_bytes = [0, 64]");
-    assert!(said.starts_with("test.toml: group.x.size_bytes: 0 is not possible"), "{said}");
-    assert!(said.contains("from 1 to 1073741824"), "{said}");
-    let mixed = GROUP.replace("\"pipe\"", "[\"pipe\", \"uds-seqpacket\"]").replace("64", "0");
-    assert!(parse(&mixed).is_ok());
-}
-
 fn sizes(text: &str) -> Vec<u64> {
     let plan = GROUP.replace("size_bytes = 64", &format!("size_bytes = {text}"));
     parse(&plan).unwrap().groups[0].sizes.clone()
