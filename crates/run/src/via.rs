@@ -23,9 +23,9 @@ const NAME: &str = "crossway-via-";
 pub const CARRIED: &str = "TIPC in place of TCP: both programs run with crossway run --via tipc";
 
 /// How long a program waits for an answer. The porter's own waits are shorter.
-const ANSWER: Duration = Duration::from_secs(3);
+const ANSWER: Duration = Duration::from_secs(10);
 /// How long the connecting end waits for the other host's word, when both ends have the connection.
-const CONFIRMATION: Duration = Duration::from_secs(2);
+const CONFIRMATION: Duration = Duration::from_secs(10);
 
 /// What the connecting end sends on the stream when its TCP connection is established.
 pub const ESTABLISHED: u8 = b'E';

@@ -143,6 +143,11 @@ fn programs_on_two_hosts_observe_the_same_by_tipc() {
         let (carried, said) = pair.carried();
         assert_eq!(carried, ends, "{what}: {said}");
     }
+    // While connections come and go, none of them is taken for one that has ended.
+    assert_eq!(pair.client(true, "7000", "many"), "right\n");
+    ends += 400;
+    let (carried, said) = pair.carried();
+    assert_eq!(carried, ends, "{said}");
     // Whoever does not run so, at either end, is served by TCP.
     assert_eq!(pair.client(false, "7000", "echo"), "right\n");
     let plain = pair.server(false, "7001");

@@ -80,14 +80,10 @@ impl Porter {
         lock(&self.held).push(Arc::clone(&held));
         let confirmed = send(&stream, &[EXPECTED]) && self.confirm(&stream, &held);
         let mut stage = lock(&held.stage);
-        *stage = Stage::Over;
-        if confirmed {
-            // Before it is sent, nobody can claim the stream, and once it is, the other end will
-            // use it.
-            if send(&stream, &[CONFIRMED]) {
-                *stage = Stage::Confirmed(stream, None);
-            }
-        }
+        // A claim that has waited too long has withdrawn. Before the word is sent, nobody can claim
+        // the stream, and once it is, the other end will use it.
+        let agreed = confirmed && matches!(*stage, Stage::Dialled) && send(&stream, &[CONFIRMED]);
+        *stage = if agreed { Stage::Confirmed(stream, None) } else { Stage::Over };
         held.changed.notify_all();
     }
 

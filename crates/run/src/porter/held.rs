@@ -13,16 +13,16 @@ use super::{Porter, lock};
 /// How long a claim waits for the word of the other host, which comes right after TCP has
 /// connected.
 const WORD: Duration = Duration::from_secs(2);
-/// How long a program may take from accepting a connection to claiming its stream.
-const CLAIM: Duration = Duration::from_secs(1);
+/// How long a program may take from accepting a connection to claiming its stream, on a busy
+/// machine.
+const CLAIM: Duration = Duration::from_secs(10);
 
 /// How far the two ends have got.
 #[derive(Debug)]
 pub(super) enum Stage {
     /// TCP is about to connect.
     Dialled,
-    /// Both hosts have the TCP connection. The program has accepted it for at least as long as
-    /// this, unless `None`.
+    /// Both hosts have the TCP connection. Since this time, it does not wait to be accepted.
     Confirmed(Socket, Option<Instant>),
     /// It was claimed, or the other end has withdrawn.
     Over,
@@ -64,8 +64,10 @@ impl Porter {
         let held = lock(&self.held).iter().find(is_it).cloned()?;
         let until = Instant::now() + WORD;
         let mut stage = lock(&held.stage);
-        while matches!(*stage, Stage::Dialled) {
-            let left = until.checked_duration_since(Instant::now())?;
+        // After that time, the claim withdraws: the other host finds it so when it gives its word.
+        while matches!(*stage, Stage::Dialled)
+            && let Some(left) = until.checked_duration_since(Instant::now())
+        {
             let woken = held.changed.wait_timeout(stage, left);
             (stage, _) = woken.unwrap_or_else(std::sync::PoisonError::into_inner);
         }
@@ -79,22 +81,24 @@ impl Porter {
     /// program has accepted in a way that its library does not see (by io_uring, or by an own
     /// system call). The connecting program finds a reset.
     pub(super) fn look_after_held(&self) {
-        let mut held = lock(&self.held);
-        held.retain(|held| !matches!(*lock(&held.stage), Stage::Over));
-        let waits = |held: &Arc<Held>| matches!(*lock(&held.stage), Stage::Confirmed(..));
-        if !held.iter().any(waits) {
+        let waiting: Vec<Arc<Held>> = {
+            let mut held = lock(&self.held);
+            held.retain(|held| !matches!(*lock(&held.stage), Stage::Over));
+            let waits = |held: &&Arc<Held>| matches!(*lock(&held.stage), Stage::Confirmed(..));
+            held.iter().filter(waits).cloned().collect()
+        };
+        if waiting.is_empty() {
             return;
         }
+        // Later than the choice: it has all their connections, unless the kernel misses one while
+        // others come and go.
         let Ok(table) = sock_diag::inet_sockets(Transport::Tcp) else { return };
-        for held in held.iter() {
+        for held in waiting {
             let mut stage = lock(&held.stage);
-            let Stage::Confirmed(_, accepted) = &mut *stage else { continue };
-            let is_lost = match held.is_here(&table) {
-                None => true,
-                Some(false) => false,
-                Some(true) => accepted.get_or_insert_with(Instant::now).elapsed() > CLAIM,
-            };
-            if is_lost {
+            let Stage::Confirmed(_, since) = &mut *stage else { continue };
+            if held.is_here(&table) == Some(false) {
+                *since = None;
+            } else if since.get_or_insert_with(Instant::now).elapsed() > CLAIM {
                 *stage = Stage::Over;
             }
         }

@@ -89,8 +89,8 @@ pub fn serve(listener: OwnedFd, tipcd: PathBuf) -> io::Result<()> {
     let porter = Arc::new(Porter { backend, door, listeners, held, programs: AtomicUsize::new(0) });
     porter.in_a_thread(|porter| porter.open_door());
     let mut lonely_since = Instant::now();
+    let mut until = Instant::now() + LOOK;
     loop {
-        let until = Instant::now() + LOOK;
         if wait_ready(&listener, Interest::Readable, Some(until))?
             && let Ok(program) = socket::accept(&listener)
         {
@@ -104,6 +104,10 @@ pub fn serve(listener: OwnedFd, tipcd: PathBuf) -> io::Result<()> {
                 });
             }
         }
+        if Instant::now() < until {
+            continue;
+        }
+        until = Instant::now() + LOOK;
         porter.look_after_held();
         if porter.programs.load(Ordering::Acquire) > 0 {
             lonely_since = Instant::now();

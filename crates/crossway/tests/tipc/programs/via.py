@@ -43,14 +43,37 @@ def serve(connection):
 
 
 def server(port):
-    listener = socket.create_server(("0.0.0.0", port))
+    listener = socket.create_server(("0.0.0.0", port), backlog=128)
     print("ready", flush=True)
     while True:
         connection, _ = listener.accept()
         threading.Thread(target=serve, args=(connection,), daemon=True).start()
 
 
+def many(address, port, count):
+    """Connections that are made at once, each with an echo."""
+    right = []
+
+    def one():
+        with socket.create_connection((address, port)) as connection:
+            connection.sendall(b"e" + PATTERN[:20_000])
+            connection.shutdown(socket.SHUT_WR)
+            right.append(rest(connection) == PATTERN[:20_000])
+
+    threads = [threading.Thread(target=one) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert right == [True] * count, len(right)
+
+
 def client(address, port, what):
+    if what == "many":
+        for _ in range(4):
+            many(address, port, 50)
+        print("right")
+        return
     if what == "nobody":
         try:
             socket.create_connection((address, port))
