@@ -80,7 +80,8 @@ pub fn check(tipcd: PathBuf) -> Result<(), Error> {
 /// Serves programs that connect to `listener`, with the `tipcd` at this path, until there has been
 /// none for a while.
 ///
-/// # Errors [`Error`] of TIPC, or [`io::Error`] of a system call, if it cannot begin.
+/// # Errors
+/// [`Error`] of TIPC, or [`io::Error`] of a system call, if it cannot begin.
 pub fn serve(listener: OwnedFd, tipcd: PathBuf) -> io::Result<()> {
     let backend = Backend::Node(tipcd);
     let door = Socket::open_on(&backend, SocketKind::Stream).map_err(io::Error::other)?;
@@ -97,8 +98,8 @@ pub fn serve(listener: OwnedFd, tipcd: PathBuf) -> io::Result<()> {
             // Others of this user may be asked, too: they could as well trace the programs.
             let owner = socket::peer_credentials(&program).map_or(u32::MAX, |owner| owner.uid);
             if owner == proc::effective_user() || owner == 0 {
-                porter.programs.fetch_add(1, Ordering::AcqRel);
                 porter.in_a_thread(move |porter| {
+                    porter.programs.fetch_add(1, Ordering::AcqRel);
                     porter.serve_program(&program);
                     porter.programs.fetch_sub(1, Ordering::AcqRel);
                 });

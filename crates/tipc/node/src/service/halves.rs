@@ -15,12 +15,11 @@ pub(super) struct Halves {
     pub(super) wanted: bool,
     /// Whether the descriptor has reported an end, which is read after the data before it.
     pub(super) reported: bool,
-    /// Whether the program will send nothing more. The peer is told after what waits to be sent.
+    /// Whether the program has shut down sending. The peer is told after the data that still waits.
     pub(super) own_ended: bool,
     /// Whether the peer knows.
     told: bool,
-    /// Whether the peer will send nothing more. The program is told after what waits to be
-    /// received.
+    /// Whether the peer has shut down sending. The program is told after the data that still waits.
     pub(super) peer_ended: bool,
 }
 
@@ -31,8 +30,8 @@ impl Local {
         self.halves.wanted && !poll::has_closed(&self.fd).unwrap_or(true)
     }
 
-    /// Lets a program that uses only its descriptor, and not the library, find at its next write
-    /// that the connection has ended.
+    /// Makes writes fail once the connection has ended, for a program that uses its descriptor
+    /// without the library.
     pub(super) fn refuse_more(&self) {
         if self.halves.wanted {
             socket::shutdown_recv(&self.fd);
@@ -49,8 +48,7 @@ impl Local {
 }
 
 impl Service {
-    /// Handles a program that has shut down sending: the peer is told once everything before has
-    /// been sent.
+    /// Handles a program that has shut down sending: tells the peer after all data before it.
     pub(super) fn end_half(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         local.readable = false;
