@@ -3,7 +3,6 @@
 # make quick     format, lints and unit tests
 # make bench     Crossway against hand-written C loops, public tools and the machine's limits, as ratios
 # make bench-against  this build against the last one that was measured on such a processor, in turn: what moved?
-# make bench-mpi MPI over TCP and over TIPC, between two virtual hosts
 # make bench-run Redis with and without `crossway run`
 # make fidelity  public test suites with and without `crossway run`; writes the table in docs/RUN.md
 # make predict   predict what real programs gain from UNIX sockets, and try it; writes the table in docs/METHODOLOGY.md
@@ -46,7 +45,7 @@ VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: measure build test quick check bench bench-against bench-mpi bench-run fidelity predict loom miri install install-built install-program uninstall dist dist-test test-arm64 test-kernels deb deb-test clean
+.PHONY: measure build test quick check bench bench-against bench-run fidelity predict loom miri install install-built install-program uninstall dist dist-test test-arm64 test-kernels deb deb-test clean
 
 measure: build
 	$(TARGET)/release/crossway measure $(PLAN)
@@ -105,11 +104,6 @@ bench-against:
 bench-run: build
 	scripts/setup.sh bench
 	python3 scripts/bench-run.py
-
-# Open MPI and MPICH over TCP between two virtual hosts, and over TIPC in its place, in interleaved rounds. Needs root.
-bench-mpi: build
-	scripts/setup.sh bench
-	python3 scripts/bench-mpi.py
 
 # Takes about an hour. FIDELITY has more options, such as --suites test_socket,tornado (see scripts/fidelity/judge.py --help).
 fidelity:

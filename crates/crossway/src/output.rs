@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use crossway_sys::Errno;
+use serde::Serialize;
 
 /// Writes what `fill` produces to `path`, which the user chose. An error contains `remedy`, the next step for the user.
 /// A regular file is either replaced as a whole or stays as it was. A device, a FIFO or `/dev/stdout` is written to,
@@ -48,6 +49,15 @@ fn explained(error: anyhow::Error, path: &Path, remedy: &str) -> anyhow::Error {
     };
     let text = format!("cannot write {}; {remedy}", path.display());
     error.context(text)
+}
+
+/// Writes records as JSON, one per line.
+pub(crate) fn write_lines(out: &mut impl Write, records: &[impl Serialize]) -> anyhow::Result<()> {
+    for record in records {
+        serde_json::to_writer(&mut *out, record)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
 }
 
 /// Checks that [`write()`] will be able to write a regular file; checks nothing for other paths. To be called before

@@ -6,8 +6,10 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crossway_lab::moves::MoveRecord;
 use crossway_netlab::{Lab, Link, NetError, Topology};
 use crossway_records::records_io::RESULTS;
+use crossway_records::side_records;
 use crossway_tipc_client::LoneTipcd;
 
 struct Running(Child);
@@ -319,7 +321,7 @@ fn a_program_moves_to_another_node_and_back_and_the_run_keeps_what_came_of_it() 
     let output = output.stdin(Stdio::null()).output().unwrap();
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let run = dir.path().join(told["dir"].as_str().expect("the run's folder"));
-    let moves = crossway_lab::moves::read_moves_beside(&run).unwrap();
+    let moves: Vec<MoveRecord> = side_records::read_beside(&run).unwrap();
     let [record] = moves.as_slice() else { panic!("{moves:?}") };
     let Some(checked) = &record.result else {
         let reason = record.reason.as_deref().unwrap_or_default();

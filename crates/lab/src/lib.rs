@@ -26,6 +26,8 @@ mod live_testbed;
 pub mod load;
 pub mod meters;
 pub mod moves;
+pub mod mpi;
+mod node_pair;
 pub mod other_work;
 pub mod pattern;
 pub mod payload;

@@ -389,3 +389,7 @@ fn judge(slowdown: Interval, room: f64, p: f64, terms: &Terms) -> (Verdict, Opti
 #[cfg(test)]
 #[path = "compare_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "compare_gate_tests.rs"]
+mod gate_tests;

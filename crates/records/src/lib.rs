@@ -26,6 +26,8 @@ pub mod run_info;
 pub mod runs;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
+pub mod side_records;
 pub mod stats;
 pub mod steps;
 pub mod testbed;
+pub mod ties;

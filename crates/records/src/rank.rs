@@ -19,6 +19,7 @@ use crate::percentile::Percentile;
 use crate::record::{Rates, Record, Status};
 use crate::regimes::Regimes;
 use crate::stats::{self, Summary};
+use crate::ties;
 
 /// The wait class of the ends. Mechanisms of different classes never share a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -311,24 +312,9 @@ fn places(
             })
         })
         .collect();
-    entries.sort_by(|a, b| {
-        let (a, b) = (a.figure.estimate, b.figure.estimate);
-        let order = a.value.total_cmp(&b.value);
-        let order = if more_is_better { order.reverse() } else { order };
-        b.has_interval().cmp(&a.has_interval()).then(order)
-    });
-    // A tie requires an overlap with the first entry of the rank, not with the last: otherwise a chain of overlaps would tie
-    // all. An entry that ties with it is listed with it, even if the median of one that does not lies between them.
-    let ranked = entries.iter().take_while(|e| e.figure.estimate.has_interval()).count();
-    let mut leader = 0;
-    while leader < ranked {
-        let first = entries[leader].figure.estimate;
-        let apart = |e: &Entry| !e.figure.estimate.overlaps(&first);
-        entries[leader + 1..ranked].sort_by_key(apart);
-        let next =
-            leader + 1 + entries[leader + 1..ranked].iter().take_while(|e| !apart(e)).count();
-        entries[leader..next].iter_mut().for_each(|e| e.rank = Some(leader + 1));
-        leader = next;
+    let ranks = ties::order(&mut entries, |e| e.figure.estimate, more_is_better);
+    for (entry, rank) in entries.iter_mut().zip(ranks) {
+        entry.rank = rank;
     }
     entries
 }

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crossway_lab::faults::FAULTS;
 use crossway_lab::moves::MOVES;
+use crossway_lab::mpi::MPI;
 use crossway_records::record::Record;
 use crossway_records::records_io::{self, ENVIRONMENT, LIMITS, PREFLIGHT, RESULTS};
 use crossway_records::run_info::{RUN, RunInfo};
@@ -36,7 +37,7 @@ const PAGE: &str = "report.html";
 /// The folder of a run's histograms. They are compressed numbers, which contain no names.
 const HISTOGRAMS: &str = "h";
 /// Files that consist of JSON, whole or one value per line.
-const JSON: [&str; 7] = [RESULTS, ENVIRONMENT, RUN, PREFLIGHT, LIMITS, FAULTS, MOVES];
+const JSON: [&str; 8] = [RESULTS, ENVIRONMENT, RUN, PREFLIGHT, LIMITS, FAULTS, MOVES, MPI];
 
 /// The reason why a bundle cannot be made.
 #[derive(Debug, thiserror::Error)]

@@ -9,6 +9,7 @@ use crate::summary::{Case, Summary};
 use crate::units::Quantity;
 use crossway_records::rank::{MOVED, WaitClass};
 use crossway_records::stats::Estimate;
+use crossway_records::ties;
 
 /// A figure of one workload, by which contenders are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,9 +97,10 @@ impl Entry {
 pub struct Ranking {
     /// The figure by which the contenders are ranked.
     pub metric: Metric,
-    /// The contenders with five trials or more: first the best and those tied with it, then the others, each part
-    /// ordered by the median.
+    /// The contenders with five trials or more, the best first; those that tie are listed together ([`ties::order`]).
     pub entries: Vec<Entry>,
+    /// How many of them share the first rank.
+    tied: usize,
     /// Contenders with fewer than five trials, best first; they are not ranked.
     pub too_few: Vec<Entry>,
     /// Number of contenders that were measured but are not ranked because their cases are degraded.
@@ -106,8 +108,8 @@ pub struct Ranking {
 }
 
 impl Ranking {
-    /// Ranks the contenders; degraded cases and those with two regimes do not take part. Returns `None` if no contender has the figure with enough
-    /// trials.
+    /// Ranks the contenders; degraded cases and those with two regimes do not take part. Returns `None` if no contender
+    /// has the figure with enough trials.
     pub fn of(
         summary: &Summary,
         metric: Metric,
@@ -142,24 +144,18 @@ impl Ranking {
                 Some(Entry { contender: c.contender, figure, cores_moved: c.cores_moved })
             })
             .collect();
-        all.sort_by(|a, b| {
-            let order = a.figure.value.total_cmp(&b.figure.value);
-            let order = if metric.figure.more_is_better() { order.reverse() } else { order };
-            order.then(a.contender.cmp(&b.contender))
-        });
-        let (mut entries, too_few): (Vec<Entry>, _) =
-            all.into_iter().partition(|e| e.figure.has_interval());
-        if let Some(first) = entries.first().map(|e| e.figure) {
-            entries.sort_by_key(|e| !first.overlaps(&e.figure));
-        }
-        Ranking { metric, entries, too_few, degraded: degraded.len() }
+        // Equal figures stay in the order of the contenders.
+        all.sort_by_key(|e| e.contender);
+        let ranks = ties::order(&mut all, |e| e.figure, metric.figure.more_is_better());
+        let ranked = ranks.iter().flatten().count();
+        let too_few = all.split_off(ranked);
+        let tied = ranks.iter().take_while(|rank| **rank == Some(1)).count();
+        Ranking { metric, entries: all, tied, too_few, degraded: degraded.len() }
     }
 
     /// Returns the best contender and all that are statistically tied with it. Panics if `entries` is empty.
     pub fn leaders(&self) -> &[Entry] {
-        let first = self.entries[0].figure;
-        let tied = self.entries.iter().take_while(|e| first.overlaps(&e.figure)).count();
-        &self.entries[..tied.max(1)]
+        &self.entries[..self.tied.max(1)]
     }
 
     /// Returns the best of the contenders that are clearly worse than the best one. Panics if `entries` is empty.

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use crossway_lab::env::RunEnvironment;
-use crossway_lab::faults::{self, FaultRecord};
-use crossway_lab::moves::{self, MoveRecord};
+use crossway_lab::faults::FaultRecord;
+use crossway_lab::moves::MoveRecord;
+use crossway_lab::mpi::MpiRecord;
 use crossway_lab::other_work;
 use crossway_lab::plan::{self, OVERRIDES};
 use crossway_lab::preflight::{Finding, Severity};
@@ -13,6 +14,7 @@ use crossway_records::cases::group;
 use crossway_records::compare::durations;
 use crossway_records::record::{Record, Status};
 use crossway_records::records_io::{self, ReadError};
+use crossway_records::side_records;
 
 use crate::histograms::Histograms;
 use crate::limits::Limits;
@@ -41,6 +43,8 @@ pub struct Run {
     pub faults: Vec<FaultRecord>,
     /// The records of trials in which a process moves between nodes; empty if none were measured.
     pub moves: Vec<MoveRecord>,
+    /// The records of MPI over TCP and over TIPC; empty if none were measured.
+    pub mpi: Vec<MpiRecord>,
     /// The latency histograms of the run.
     pub histograms: Histograms,
     /// The text of the plan file, if the directory has one.
@@ -66,6 +70,14 @@ pub enum RunError {
         "{0} contains no finished trial, so there is nothing to report; start a run with `crossway measure`"
     )]
     Empty(PathBuf),
+}
+
+/// What was read; nothing and a notice if it cannot be.
+fn or_noted<T>(read: Result<Vec<T>, ReadError>, notices: &mut Vec<String>) -> Vec<T> {
+    read.unwrap_or_else(|error| {
+        notices.push(error.to_string());
+        Vec::new()
+    })
 }
 
 /// What to say of hosts whose processors are emulated.
@@ -138,14 +150,9 @@ impl Run {
             Ok(limits) => run.limits = Limits(limits),
             Err(error) => run.notices.push(error.to_string()),
         }
-        match faults::read_faults_beside(path) {
-            Ok(faults) => run.faults = faults,
-            Err(error) => run.notices.push(error.to_string()),
-        }
-        match moves::read_moves_beside(path) {
-            Ok(moves) => run.moves = moves,
-            Err(error) => run.notices.push(error.to_string()),
-        }
+        run.faults = or_noted(side_records::read_beside(path), &mut run.notices);
+        run.moves = or_noted(side_records::read_beside(path), &mut run.notices);
+        run.mpi = or_noted(side_records::read_beside(path), &mut run.notices);
         run.plan = std::fs::read_to_string(dir.join("plan.toml")).ok();
         match records_io::read_beside::<RunInfo>(path, RUN) {
             Ok(info) => run.filters = info.map(|info| info.filters).unwrap_or_default(),

@@ -1,6 +1,5 @@
 //! `crossway faults`, and the hidden worker that it starts.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -71,12 +70,13 @@ impl Run for Faults {
             };
             kept.retain(|old| !records.iter().any(|new| is_same(old, new)));
             output::write(file, "name another file with --save", |out| {
-                write_lines(out, &kept)?;
-                write_lines(out, &records)
+                output::write_lines(out, &kept)?;
+                output::write_lines(out, &records)
             })?;
         }
         if self.json {
-            write_lines(&mut std::io::stdout().lock(), &records).map_err(ui::output_failed)?;
+            output::write_lines(&mut std::io::stdout().lock(), &records)
+                .map_err(ui::output_failed)?;
         } else {
             print(ui, &records);
         }
@@ -100,14 +100,6 @@ fn options(mechanisms: Vec<String>, watch: Duration) -> anyhow::Result<Options> 
     })
 }
 
-fn write_lines(out: &mut impl Write, records: &[FaultRecord]) -> anyhow::Result<()> {
-    for record in records {
-        serde_json::to_writer(&mut *out, record)?;
-        out.write_all(b"\n")?;
-    }
-    Ok(())
-}
-
 /// Runs the fault matrix for these mechanisms and stores its records in a run's folder. Returns false, and stores
 /// nothing, if it was interrupted.
 pub(super) fn take_beside(dir: &Path, mechanisms: Vec<String>) -> anyhow::Result<bool> {
@@ -119,7 +111,7 @@ pub(super) fn take_beside(dir: &Path, mechanisms: Vec<String>) -> anyhow::Result
         records => {
             let records = records?;
             output::write(&dir.join(FAULTS), "choose another folder with --out", |out| {
-                write_lines(out, &records)
+                output::write_lines(out, &records)
             })?;
             Ok(true)
         }

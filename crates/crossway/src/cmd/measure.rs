@@ -25,8 +25,8 @@ use crossway_sys::topology::Topology;
 use serde::Serialize;
 
 use super::Run;
+use super::aside;
 use super::faults;
-use super::moves;
 use super::report::Report;
 use crate::args::{self, AgentArgs, Filters, RUN};
 use crate::progress::{Progress, announced};
@@ -209,7 +209,10 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
         summary.interrupted = !faults::take_beside(&summary.dir, mechanisms.into_iter().collect())?;
     }
     if plan.moves && !summary.interrupted {
-        summary.interrupted = !moves::take_beside(&summary.dir, plan.most_trials())?;
+        summary.interrupted = !aside::moves(&summary.dir, plan.most_trials())?;
+    }
+    if plan.mpi && !summary.interrupted {
+        summary.interrupted = !aside::mpi(&summary.dir, plan.most_trials())?;
     }
     if resumed {
         if summary.by_status.is_empty() && !summary.interrupted {

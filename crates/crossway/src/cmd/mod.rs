@@ -3,6 +3,7 @@
 
 mod advise;
 mod agent;
+mod aside;
 mod channel;
 mod compare;
 mod completions;
@@ -17,7 +18,6 @@ mod linx;
 mod list;
 mod man;
 mod measure;
-mod moves;
 mod net;
 mod observe;
 mod profile;

@@ -3,6 +3,7 @@
 mod iproute2;
 mod keys;
 mod monitor;
+mod mpi;
 mod unmodified;
 mod via;
 mod watching;

@@ -14,7 +14,7 @@ const PYTHON: &str = "/usr/bin/python3";
 const CARRIED: &str = "TIPC in place of TCP";
 
 /// The library, which Cargo does not build for the tests of another package.
-fn library() -> PathBuf {
+pub(super) fn library() -> PathBuf {
     let build = ["build", "--quiet", "-p", "crossway-preload"];
     assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
     assert_cmd::cargo::cargo_bin!("crossway").with_file_name("libcrossway_preload.so")

@@ -17,7 +17,6 @@ mod observation;
 mod outside;
 mod places;
 mod record;
-mod records_io;
 mod resources;
 mod summary;
 mod vandal;
@@ -27,8 +26,8 @@ pub use crate::control::{Act, ActResult, ReportedError};
 pub(crate) use act::perform;
 pub use matrix::{FaultEvent, MatrixError, Options, run};
 pub use record::{
-    Detection, Fault, FaultRecord, Leftover, LeftoverKind, Outcome, Remover, SCHEMA, Side, State,
+    Detection, FAULTS, Fault, FaultRecord, Leftover, LeftoverKind, Outcome, Remover, SCHEMA, Side,
+    State, read_faults,
 };
-pub use records_io::{FAULTS, read_faults, read_faults_beside};
 pub use summary::{FaultSummary, Summary, summaries};
 pub use worker::work;

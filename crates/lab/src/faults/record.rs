@@ -1,9 +1,16 @@
 //! The record of one attempt with a fault: a line of `faults.jsonl`, documented in docs/RECORDS.md.
 
+use std::path::Path;
+
 use crossway_mech::Wait;
 use serde::{Deserialize, Serialize};
 
 use crossway_records::record::Status;
+use crossway_records::records_io::ReadError;
+use crossway_records::side_records::{self, SideRecord};
+
+/// File name of fault records, as saved by `crossway faults` and in a run's folder.
+pub const FAULTS: &str = "faults.jsonl";
 
 /// Current value of [`FaultRecord::schema`].
 pub const SCHEMA: u32 = 1;
@@ -217,4 +224,23 @@ pub struct FaultRecord {
     /// Remarks for the reader.
     #[serde(default)]
     pub warnings: Vec<String>,
+}
+
+impl SideRecord for FaultRecord {
+    const FILE: &'static str = FAULTS;
+    const SCHEMA: u32 = SCHEMA;
+    const WHAT: &'static str = "fault record";
+    const WRITTEN_BY: &'static str = "; `crossway faults --save FILE` writes such a file";
+
+    fn schema(&self) -> u32 {
+        self.schema
+    }
+}
+
+/// Reads the fault records of a file, or of `faults.jsonl` in a folder.
+///
+/// # Errors
+/// See [`side_records::read`].
+pub fn read_faults(path: &Path) -> Result<Vec<FaultRecord>, ReadError> {
+    side_records::read(path)
 }

@@ -11,14 +11,12 @@ mod trial;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use crossway_netlab::{Lab, Link, Topology};
-use crossway_sys::lease::{self, Run};
+use crossway_sys::lease::Run;
 use crossway_sys::{Obstacle, OsError, clock};
-use crossway_tipc_client::LoneTipcd;
 
-pub use record::{MOVES, MoveRecord, SCHEMA, read_moves_beside};
+pub use record::{MOVES, MoveRecord, SCHEMA};
 
-use crate::live_testbed::{TestbedError, tipcd_obstacle};
+use crate::node_pair::NodePair;
 use crate::run::new_name;
 use crate::shutdown;
 use crossway_records::record::Status;
@@ -71,18 +69,13 @@ fn all(options: &Options, room: &std::path::Path) -> Result<Vec<MoveRecord>, Mov
         remedy: None,
         result: None,
     };
-    let skipped = |error: TestbedError| {
-        let Obstacle { why, remedy } = error.obstacle();
-        let (reason, remedy) = (Some(why), Some(remedy));
-        vec![MoveRecord { status: Status::Skipped, reason, remedy, ..record(0) }]
-    };
-    let lab = match Lab::up(&Topology::of(&["a", "b"], Link::default())) {
-        Ok(lab) => lab,
-        Err(error) => return Ok(skipped(error.into())),
-    };
-    let tipcds = match tipcds(options, &lab) {
-        Ok(tipcds) => tipcds,
-        Err(error) => return Ok(skipped(error)),
+    let nodes = match NodePair::up(&options.program) {
+        Ok(nodes) => nodes,
+        Err(error) => {
+            let Obstacle { why, remedy } = error.obstacle();
+            let (reason, remedy) = (Some(why), Some(remedy));
+            return Ok(vec![MoveRecord { status: Status::Skipped, reason, remedy, ..record(0) }]);
+        }
     };
     let mut records = Vec::new();
     for number in 0..options.trials {
@@ -91,8 +84,8 @@ fn all(options: &Options, room: &std::path::Path) -> Result<Vec<MoveRecord>, Mov
         }
         let places = Places {
             program: &options.program,
-            hosts: &lab.network().hosts,
-            sockets: tipcds.each_ref().map(|(socket, _)| socket.clone()),
+            hosts: nodes.hosts(),
+            sockets: nodes.sockets(),
             room: room.join(format!("{number}")),
         };
         let mut record = record(number);
@@ -103,20 +96,4 @@ fn all(options: &Options, room: &std::path::Path) -> Result<Vec<MoveRecord>, Mov
         records.push(record);
     }
     Ok(records)
-}
-
-/// Starts a `tipcd` on each node; returns each with the path of its socket.
-fn tipcds(options: &Options, lab: &Lab) -> Result<[(PathBuf, LoneTipcd); 2], TestbedError> {
-    let start = |n: usize| {
-        let host = &lab.network().hosts[n];
-        let socket = lease::fresh_path("moves")
-            .map_err(|error| tipcd_obstacle(&host.name, &error.to_string()))?;
-        let mut command = host.command(&options.program);
-        command.args(["tipcd", "--id", &host.name, "--address", &format!("100{}", n + 1)]);
-        command.arg(format!("eth:{}", host.interface));
-        LoneTipcd::start(command, &socket)
-            .map(|tipcd| (socket, tipcd))
-            .map_err(|error| tipcd_obstacle(&host.name, &error.to_string()))
-    };
-    Ok([start(0)?, start(1)?])
 }

@@ -45,6 +45,7 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("kernels", include_str!("../../../../plans/kernels.toml")),
     ("toshiba", include_str!("../../../../plans/toshiba.toml")),
     ("cluster", include_str!("../../../../plans/cluster.toml")),
+    ("mpi", include_str!("../../../../plans/mpi.toml")),
     ("enea", include_str!("../../../../plans/enea.toml")),
 ];
 
@@ -67,6 +68,8 @@ pub struct Plan {
     pub faults: bool,
     /// Whether trials with a process that moves between nodes are run after the other trials.
     pub moves: bool,
+    /// Whether MPI is run over TCP and over TIPC after the other trials.
+    pub mpi: bool,
     /// Testbeds on which cases run, in addition to this machine.
     pub testbeds: Vec<Testbed>,
     /// The plan's groups, in the order of the file.

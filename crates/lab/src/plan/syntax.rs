@@ -43,7 +43,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
         why: e.to_string().trim_end().replace('\n', "\n  "),
     })?;
     let at = At::top(file);
-    let own = ["about", "seed", "scale", "faults", "moves", "defaults", "testbed", "group"];
+    let own = ["about", "seed", "scale", "faults", "moves", "mpi", "defaults", "testbed", "group"];
     at.only(&top, &[&own[..], &OVERRIDES[..]].concat())?;
     let about = top.get("about").map(|v| at.key("about").text(v)).transpose()?;
     let seed = match top.get("seed") {
@@ -56,7 +56,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
         Some(_) => Err(at.key(key).bad("expected true or false")),
         None => Ok(false),
     };
-    let (faults, moves) = (flag("faults")?, flag("moves")?);
+    let (faults, moves, mpi) = (flag("faults")?, flag("moves")?, flag("mpi")?);
     let none = Table::new();
     let defaults = match top.get("defaults") {
         Some(value) => at.key("defaults").table(value)?,
@@ -89,6 +89,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
         seed,
         faults,
         moves,
+        mpi,
         testbeds,
         groups,
         text: text.to_owned(),

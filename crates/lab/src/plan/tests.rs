@@ -320,6 +320,7 @@ fn the_plans_of_the_studies_have_the_studies_sizes_and_numbers() {
     assert_eq!(group(&enea, "pairs").placements, Some(vec![PlacementAxis::EveryPairAndSelf]));
     assert!(enea.faults && !cluster.faults);
     assert!(cluster.moves && !enea.moves);
+    assert!(cluster.mpi && !enea.mpi);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod fits;
 pub mod goals;
 mod limits;
 mod method;
+pub(crate) mod mpi;
 mod troubles;
 
 use crate::run::Run;
@@ -24,6 +25,7 @@ pub fn all(run: &Run, shapes: &Shapes) -> Vec<Section> {
         steps::section(run, shapes),
         studies::enea::section(run, shapes),
         containers::containers(run),
+        mpi::section(run),
         faults::faults(run),
         limits::limits(run),
         fits::fits(run),

@@ -1,7 +1,8 @@
-//! Sun, Jin and Yin: TIPC against TCP on a cluster (items C1 and C3 to C9 of the cluster study).
+//! Sun, Jin and Yin: TIPC against TCP on a cluster (items C1, C3 to C9 and C12 of the cluster study).
 
 mod limits;
 mod moves;
+mod mpi;
 
 use std::collections::BTreeMap;
 
@@ -38,6 +39,7 @@ pub(super) fn study(evidence: &Evidence<'_>) -> Study {
             limits::large_tcp(evidence),
             exchange_within(evidence),
             moves::transparency(evidence),
+            mpi::over_tipc(evidence),
         ],
     }
 }

@@ -254,6 +254,37 @@ fn c9_wants_memory_at_home_the_network_away_and_every_message_once() {
 }
 
 #[test]
+fn c12_wants_a_gain_with_each_library() {
+    let both = |open_mpi: f64, mpich: f64| {
+        move |m: &mut Made| {
+            m.mpi(Library::OpenMpi, open_mpi, 5);
+            m.mpi(Library::Mpich, mpich, 5);
+        }
+    };
+    judged("C12", Confirmed, "0.5", both(0.5, 0.8));
+    judged("C12", NotConfirmed, "times as long with MPICH", both(0.5, 1.3));
+    judged("C12", Undecided, "with Open MPI", |m| m.mpi(Library::OpenMpi, 0.5, 4));
+    let failed = MpiRecord {
+        schema: 1,
+        run: "r".to_owned(),
+        started_unix_ms: 1,
+        trial: 5,
+        library: Some(Library::Mpich),
+        way: Some(Way::Tipc),
+        status: Status::Failed,
+        reason: Some("mpirun did not end".to_owned()),
+        remedy: None,
+        result: None,
+    };
+    judged("C12", Undecided, "1 trial failed: mpirun did not end", |m| {
+        both(0.5, 0.8)(m);
+        m.mpi.push(failed.clone());
+    });
+    judged("C12", NotMeasurable, "mpirun did not end", |m| m.mpi.push(failed));
+    without_records("C12", "cluster");
+}
+
+#[test]
 fn four_trials_decide_nothing() {
     let mut made = Made::new();
     let line = |bytes: u64| 100_000.0 + 40.0 * bytes as f64;
@@ -272,7 +303,8 @@ fn four_trials_decide_nothing() {
         r.facts.insert("largest_recv_bytes".to_owned(), 4344);
     }
     made.moves = (0..5).map(|t| moved(t, Transport::Tipc, 0)).collect();
-    let ids = ["C1", "C3", "C4", "C5", "C6", "C7 TCP", "C8", "C9"];
+    made.mpi(Library::OpenMpi, 0.5, 5);
+    let ids = ["C1", "C3", "C4", "C5", "C6", "C7 TCP", "C8", "C9", "C12"];
     decides_only_with_five(&made, &ids, &[]);
     // A buffer at which the throughput is far below the plateau refutes nothing in one trial either.
     let mut late = Made::new();

@@ -33,6 +33,7 @@ impl Made {
         records.iter_mut().for_each(|r| r.plan = plan.to_owned());
         let mut run = Run::of_records(Path::new("run"), records);
         run.moves = self.moves.clone();
+        run.mpi = self.mpi.clone();
         let all = studies::all(&run, &Shapes::of(&run));
         let mut found = all.into_iter().flat_map(|s| s.findings).filter(|f| f.id == id);
         found.next().expect("the finding is listed")
@@ -54,6 +55,8 @@ fn decides_only_with_five(made: &Made, ids: &[&str], certain: &[&str]) {
     for trials in [1, 4, 5] {
         let mut few = Made::new();
         (few.records, few.moves) = (made.records.clone(), made.moves.clone());
+        few.mpi = made.mpi.clone();
+        few.mpi.retain(|r| r.trial < trials);
         few.records.retain(|r| r.inputs.trial < trials);
         few.moves.retain(|r| r.trial < trials);
         for id in ids.iter().chain(certain) {

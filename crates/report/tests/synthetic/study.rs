@@ -1,6 +1,7 @@
 //! SYNTHETIC trials of TCP and TIPC between two hosts, as in the studies.
 
 use crossway_lab::moves::MoveRecord;
+use crossway_lab::mpi::{Library, MpiRecord, MpiResult, Way};
 use crossway_records::inputs::{Ends, Wait, Workload};
 use crossway_records::record::{HostMeters, IfaceMeters, Record, Span, Status};
 
@@ -31,13 +32,47 @@ pub(crate) struct Made {
     pub(crate) records: Vec<Record>,
     /// The trials in which a process moved.
     pub(crate) moves: Vec<MoveRecord>,
+    /// The trials of MPI.
+    pub(crate) mpi: Vec<MpiRecord>,
     noise: Noise,
 }
 
 impl Made {
     /// Creates no trials.
     pub(crate) fn new() -> Made {
-        Made { records: Vec::new(), moves: Vec::new(), noise: Noise::new(77) }
+        Made { records: Vec::new(), moves: Vec::new(), mpi: Vec::new(), noise: Noise::new(77) }
+    }
+
+    /// Adds `trials` of a library of MPI over TCP, where the application takes 100 ms, and over TIPC, where it takes
+    /// `times` as long.
+    pub(crate) fn mpi(&mut self, library: Library, times: f64, trials: u32) {
+        for trial in 0..trials {
+            for way in Way::ALL {
+                let slower = if way == Way::Tcp { 1.0 } else { times };
+                let time = |ns: f64, noise: &mut Noise| ns * slower * noise.around(0.01);
+                let result = MpiResult {
+                    small_one_way_ns: time(20e3, &mut self.noise),
+                    large_one_way_ns: time(200e3, &mut self.noise),
+                    small_msgs_per_s: 1e9 / time(5e3, &mut self.noise),
+                    large_bytes_per_s: 1e18 / time(2e9, &mut self.noise),
+                    halo_ns: time(100e6, &mut self.noise),
+                    halo_in_mpi: 0.5,
+                    halo_sum: 1.0,
+                };
+                self.mpi.push(MpiRecord {
+                    schema: 1,
+                    run: "r".to_owned(),
+                    started_unix_ms: 1,
+                    trial,
+                    library: Some(library),
+                    way: Some(way),
+                    status: Status::Ok,
+                    reason: None,
+                    remedy: None,
+                    result: Some(result),
+                });
+            }
+        }
     }
 
     /// Adds five trials of a mechanism, and returns them.

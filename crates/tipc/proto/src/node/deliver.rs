@@ -281,15 +281,6 @@ impl Node {
         }
     }
 
-    /// Ends a socket's connection. `end` becomes the last item in the socket's receive queue.
-    pub(super) fn disconnect(&mut self, port: Port, end: Packet) {
-        let Some(socket) = self.sockets.get_mut(&port) else { return };
-        let state = core::mem::replace(&mut socket.state, SocketState::Disconnected);
-        socket.push(end);
-        self.clear_socket_timer(port, &state);
-        self.socket_changed(port);
-    }
-
     /// Handles a connection request of this socket that was returned with this error: repeats it later if the listener
     /// was full, otherwise reports that it was refused.
     fn request_failed(&mut self, now: Nanos, port: Port, error: ErrorCode) {

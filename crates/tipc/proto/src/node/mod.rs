@@ -5,6 +5,7 @@ mod bearer;
 mod contact;
 mod deliver;
 mod discovery;
+mod ending;
 mod groups;
 mod handover;
 mod input;
