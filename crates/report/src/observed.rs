@@ -23,6 +23,12 @@ const STYLE: &str = include_str!("../assets/page.css");
 /// Maximum number of rows in the list; the other ones are counted. A browser shows this many at once.
 const ROWS_MAX: usize = 500;
 
+/// Number of rows that are shown at first; the reader unfolds the other ones. Rows are ordered by
+/// how busy they are.
+const ROWS_OPEN: usize = 10;
+/// Number of channels and directions whose histograms are shown at first.
+const PAIRS_OPEN: usize = 4;
+
 /// What differs between the page of a map and that of a recording.
 struct Words {
     title: String,
@@ -117,6 +123,8 @@ fn render(scene: Scene, words: Words, distributions: &[Distribution]) -> Result<
         heads => scene.heads,
         rows => Value::from(Serde(shown)),
         rows_left_out => scene.rows.len() - shown.len(),
+        rows_open => ROWS_OPEN,
+        pairs_open => PAIRS_OPEN,
         distributions => Value::from(Serde(distributions)),
         version => env!("CARGO_PKG_VERSION"),
     })?)
