@@ -32,6 +32,30 @@ fn no_colours_without_a_terminal() {
 }
 
 #[test]
+fn descriptions_of_the_machine_and_of_a_case_fit_eighty_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("profile.html");
+    let case = ["profile", "pipe", "--placement", "unpinned", "--measure-ms", "50", "--out"];
+    let profile = [&case[..], &[page.to_str().unwrap()]].concat();
+    for args in [&["env"][..], &profile] {
+        let output = Command::new(assert_cmd::cargo::cargo_bin!("crossway"))
+            .args(args)
+            .current_dir(&dir)
+            .env("COLUMNS", "80")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        for said in [&output.stdout, &output.stderr] {
+            for line in String::from_utf8_lossy(said).lines() {
+                // A path is not divided.
+                let is_long = line.chars().count() > 80 && !line.starts_with("HTML page: ");
+                assert!(!is_long, "{args:?}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
 fn man_pages_and_completions_know_the_subcommands_but_not_the_hidden_ones() {
     let dir = tempfile::tempdir().unwrap();
     assert!(crossway(&["man", dir.path().to_str().unwrap()]).status.success());

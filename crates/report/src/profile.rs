@@ -383,10 +383,13 @@ mod tests {
             &[(Allocation, 1400), (Spinning, 70), (WakeUp, 120), (Copy, 40), (Protocol, 10)],
         );
         let said = sentences(&[a.clone(), b.clone()]);
-        let whole = "From the run of pipe to that of uds-stream, the CPU time changes by −100 ns: allocation +1.30 µs, spinning −730 ns, \
+        let whole = "From the run of pipe to that of uds-stream, the CPU time changes by −100 ns: allocation +1.30 µs, spinning for messages −730 ns, \
                      wake-up and scheduling −670 ns.";
         assert!(said[0].ends_with(whole), "{said:?}");
         let said = sentences(&[b, a]);
-        assert!(said[0].contains("by +100 ns: allocation −1.30 µs, spinning +730 ns"), "{said:?}");
+        assert!(
+            said[0].contains("by +100 ns: allocation −1.30 µs, spinning for messages +730 ns"),
+            "{said:?}"
+        );
     }
 }

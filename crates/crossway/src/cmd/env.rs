@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crossway_lab::env::Environment;
 use crossway_lab::preflight::{self, Activity, Finding, Need, Severity};
+use crossway_report::terminal::wrap_indented;
 use serde::Serialize;
 
 use super::Run;
@@ -49,17 +50,32 @@ impl Run for Env {
                 Severity::Warning => ("33", "warning"),
                 Severity::Note => ("2", "note"),
             };
-            println!("{} {}", ui.paint(colour, word), finding.what);
-            println!("        {}", finding.next_step);
+            ui.print_noted(colour, word, &finding.what);
+            ui.print_wrapped(8, &finding.next_step);
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
+/// The column in which values begin.
+const INDENT: usize = 16;
+
+/// Divides words that are longer than a line, such as parameters of the kernel.
+fn breakable(value: &str, width: u16) -> String {
+    let room = usize::from(width) - INDENT;
+    let divided = |word: &str| {
+        let letters: Vec<char> = word.chars().collect();
+        letters.chunks(room).map(String::from_iter).collect::<Vec<_>>().join(" ")
+    };
+    value.split(' ').map(divided).collect::<Vec<_>>().join(" ")
+}
+
 fn print(ui: &Ui, env: &Environment) {
     let or = |text: &Option<String>| text.clone().unwrap_or("unknown".to_owned());
-    let line =
-        |name: &str, value: String| println!("{} {value}", ui.paint("1", &format!("{name:15}")));
+    let line = |name: &str, value: String| {
+        let value = wrap_indented(&breakable(&value, ui.width), ui.width, INDENT, INDENT);
+        println!("{}{value}", ui.paint("1", &format!("{name:INDENT$}")));
+    };
     line("machine", env.machine_id.clone());
     if let Some(name) = &env.hostname {
         line("host", name.clone());

@@ -83,7 +83,7 @@ impl Run for Limits {
         }
         let named = ask.pairs.iter().flat_map(|(a, b)| [*a, *b]).collect::<BTreeSet<_>>();
         let cpus = if named.is_empty() { allowed } else { named.into_iter().collect() };
-        warn_of_others(cpus)?;
+        warn_of_others(cpus, ui)?;
         let meter = HostMeter::start(&HostAsk::default());
         let own = Usage::now();
         let progress = indicatif::ProgressBar::new_spinner();
@@ -110,12 +110,12 @@ impl Run for Limits {
 }
 
 /// Prints conditions that would distort figures of these CPUs, as `measure` does before it begins.
-pub(super) fn warn_of_others(cpus: Vec<u32>) -> anyhow::Result<()> {
+pub(super) fn warn_of_others(cpus: Vec<u32>, ui: &Ui) -> anyhow::Result<()> {
     let need = Need { roles: 2, cpus, spins: false };
     let activity = Activity::sample(Duration::from_millis(200));
     let findings = preflight::check(&Environment::take()?, &activity, &need);
     for finding in findings.iter().filter(|finding| finding.severity == Severity::Warning) {
-        eprintln!("{}: {}; {}", finding.about, finding.what, finding.next_step);
+        ui.tell(&format!("{}: {}; {}", finding.about, finding.what, finding.next_step));
     }
     Ok(())
 }

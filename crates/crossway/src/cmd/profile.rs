@@ -73,7 +73,7 @@ impl Run for Profile {
             self.cases.iter().map(|case| self.plan(case)).collect::<anyhow::Result<_>>()?;
         output::check(&self.out, "name another file with --out")?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
-        warn_of_others(Topology::read()?.allowed())?;
+        warn_of_others(Topology::read()?.allowed(), ui)?;
         let launcher = Launcher {
             program: program.clone(),
             args: vec!["role".to_owned()],

@@ -21,8 +21,12 @@ pub enum Part {
     Checksum,
     /// Allocating and freeing memory, including page faults.
     Allocation,
-    /// Waiting without sleeping: for messages or for locks.
+    /// Waiting for messages without sleeping.
     Spinning,
+    /// Waiting for a lock in the kernel that the other end holds, without sleeping. A mechanism
+    /// that blocks does this, too: both ends of a pipe, for example, take its lock for every
+    /// message.
+    Lock,
     /// Writing messages and reading every byte of them, which the measurement requires of both ends.
     Payload,
     /// The measuring loops, clocks and counters.
@@ -33,7 +37,7 @@ pub enum Part {
 
 impl Part {
     /// All parts, in display order.
-    pub const ALL: [Part; 10] = [
+    pub const ALL: [Part; 11] = [
         Part::Copy,
         Part::WakeUp,
         Part::SystemCall,
@@ -41,6 +45,7 @@ impl Part {
         Part::Checksum,
         Part::Allocation,
         Part::Spinning,
+        Part::Lock,
         Part::Payload,
         Part::Harness,
         Part::Other,
@@ -55,7 +60,8 @@ impl Part {
             Part::Protocol => "protocol and acknowledgement",
             Part::Checksum => "checksum",
             Part::Allocation => "allocation",
-            Part::Spinning => "spinning",
+            Part::Spinning => "spinning for messages",
+            Part::Lock => "waiting for a kernel lock",
             Part::Payload => "payload (written and read)",
             Part::Harness => "harness",
             Part::Other => "other",
@@ -104,9 +110,9 @@ const CALLERS: &str = "srso_ __x86_ retbleed_ _raw_ __raw_ rcu_ __rcu_ __fentry_
 /// matches anywhere in a name. The first match decides.
 const KERNEL: &[(Part, &str)] = &[
     (
-        Part::Spinning,
-        "native_queued_spin_lock_slowpath *queued_spin_lock_slowpath osq_lock mutex_spin_on_owner \
-         rwsem_spin",
+        Part::Lock,
+        "*queued_spin_lock_slowpath osq_ mutex_spin_on_owner mutex_optimistic_spin rwsem_spin \
+         rwsem_optimistic_spin",
     ),
     (
         Part::Copy,
@@ -173,7 +179,7 @@ fn of_kernel(symbol: &str) -> Option<Part> {
             None => symbol.starts_with(pattern),
         };
         if patterns.split_ascii_whitespace().any(fits) {
-            let callers = *part != Part::Spinning && *part != Part::Copy;
+            let callers = *part != Part::Lock && *part != Part::Copy;
             if callers && CALLERS.split_ascii_whitespace().any(|prefix| symbol.starts_with(prefix))
             {
                 return None;
@@ -330,7 +336,8 @@ mod tests {
             (&["_raw_spin_unlock_irqrestore", "skb_queue_tail", "unix_dgram"], Part::Protocol),
             (&["finish_task_switch.isra.0", "__schedule", "pipe_read"], Part::WakeUp),
             (&["entry_SYSCALL_64_after_hwframe"], Part::SystemCall),
-            (&["native_queued_spin_lock_slowpath", "_raw_spin_lock"], Part::Spinning),
+            (&["native_queued_spin_lock_slowpath", "_raw_spin_lock"], Part::Lock),
+            (&["mutex_spin_on_owner", "__mutex_lock.constprop.0", "anon_pipe_write"], Part::Lock),
             (&["csum_partial", "tcp_v4_rcv"], Part::Checksum),
             (&["csum_and_copy_from_iter", "tcp_sendmsg"], Part::Copy),
             (&["kmem_cache_alloc_node", "__alloc_skb", "unix_stream_sendmsg"], Part::Allocation),
