@@ -222,6 +222,16 @@ fn links_in_documents_lead_somewhere() {
 
 /// A number of spin-loop hints is not a time: a hint takes 1 to 70 ns, depending on the processor.
 #[test]
+fn the_readme_can_be_read_in_a_terminal() {
+    let text = fs::read_to_string(root().join("README.md")).expect("the README is there");
+    // A row of a table cannot be wrapped.
+    let prose = text.lines().enumerate().filter(|(_, line)| !line.starts_with('|'));
+    let long = prose.filter(|(_, line)| line.chars().count() > 120);
+    let found = long.map(|(at, line)| format!("README.md:{}: {line}", at + 1));
+    complain("lines of the README wider than 120 columns", found.collect());
+}
+
+#[test]
 fn waits_are_times_and_not_counts_of_hints() {
     const HOME: &str = "crates/sys/src/spin.rs";
     let instructions =
