@@ -104,32 +104,46 @@
   } : undefined);
   const nameOf = (s) => (s.c === undefined ? s.name : who[s.c].label);
 
-  // Position of the names of a scatter chart's markers: the first of four sides that is free of other names and markers.
-  function labelPlaces(series, node) {
-    const places = new Map();
-    const wide = Math.max(200, node.clientWidth - 110), high = 340;
-    const log = (v) => Math.log10(v);
-    const xs = series.map((s) => log(s.x[0])), ys = series.map((s) => log(s.y[0]));
-    const span = (v) => Math.max(...v) - Math.min(...v) || 1;
-    // The markers keep a twentieth of the width from the edges; a name there must not cover the axis.
-    const at = series.map((_, k) => [(0.05 + 0.9 * ((xs[k] - Math.min(...xs)) / span(xs))) * wide, ((Math.max(...ys) - ys[k]) / span(ys)) * high * 0.9]);
-    const taken = at.map(([x, y]) => [x - 6, y - 6, x + 6, y + 6]);
-    series.forEach((s, k) => {
-      const [x, y] = at[k], w = nameOf(s).length * 6.4;
-      const sides = { "top center": [x - w / 2, y - 22, x + w / 2, y - 7], "bottom center": [x - w / 2, y + 7, x + w / 2, y + 22], "middle right": [x + 9, y - 7, x + 9 + w, y + 7], "middle left": [x - 9 - w, y - 7, x - 9, y + 7] };
-      const free = (b) => b[0] > -4 && b[2] < wide + 10 && taken.every((t) => t[2] < b[0] || t[0] > b[2] || t[3] < b[1] || t[1] > b[3]);
-      const side = Object.keys(sides).find((name) => free(sides[name]));
-      places.set(s, side || "none");
-      if (side) taken.push(sides[side]);
+  // Puts names beside the markers of a scatter chart that has been drawn: at the first place that no other name, marker or error bar
+  // crosses, or else at the nearest free place, with a line to the marker. Returns the names with lines, as annotations.
+  function placeNames(traces, { xaxis, yaxis }) {
+    const led = [];
+    const at = traces.map(({ series: s }) => {
+      const across = (v) => xaxis.d2p(v), down = (v) => yaxis.d2p(v);
+      const [x, y] = [across(s.x[0]), down(s.y[0])];
+      const bar = (low, high, to, mid) => (low && low.length && low[0] > 0 ? [to(low[0]), to(high[0])].sort((a, b) => a - b) : [mid, mid]);
+      return { x, y, wide: bar(s.xlo, s.xhi, across, x), high: bar(s.lo, s.hi, down, y) };
     });
-    return places;
+    const taken = at.flatMap(({ x, y, wide, high }) => [[x - 6, y - 6, x + 6, y + 6], [wide[0], y - 2, wide[1], y + 2], [x - 2, high[0], x + 2, high[1]]]);
+    const free = (b) => b[0] > 0 && b[2] < xaxis._length && b[1] > 0 && b[3] < yaxis._length && taken.every((o) => o[2] < b[0] || o[0] > b[2] || o[3] < b[1] || o[1] > b[3]);
+    traces.forEach((t, k) => {
+      const { x, y } = at[k], w = nameOf(t.series).length * 6.4;
+      const rows = { top: [y - 24, y - 8], bottom: [y + 8, y + 24], middle: [y - 7, y + 7] };
+      const columns = { center: [x - w / 2, x + w / 2], right: [x + 7, x + 9 + w], left: [x - 9 - w, x - 7] };
+      const box = (place) => { const [r, c] = place.split(" "); return [columns[c][0], rows[r][0], columns[c][1], rows[r][1]]; };
+      const place = ["top center", "bottom center", "middle right", "middle left", "top right", "top left", "bottom right", "bottom left"].find((p) => free(box(p)));
+      if (place) taken.push(box(place));
+      t.textposition = place || "top center";
+      t.text = place ? t.series.x.map(() => plain(nameOf(t.series))) : undefined;
+      t.mode = place ? "markers+text" : "markers";
+      // Of more names, the lines would be a thicket.
+      if (place || traces.length > 16) return;
+      for (let far = 26; far < 220; far += 14) for (let turn = 0; turn < 24; turn++) {
+        const ax = Math.cos((turn * Math.PI) / 12) * (far + w / 2), ay = Math.sin((turn * Math.PI) / 12) * far;
+        const b = [x + ax - w / 2 - 3, y + ay - 10, x + ax + w / 2 + 3, y + ay + 10];
+        if (!free(b)) continue;
+        taken.push(b);
+        led.push({ x: Math.log10(t.series.x[0]), y: Math.log10(t.series.y[0]), ax, ay, text: plain(nameOf(t.series)), showarrow: true, arrowhead: 0, arrowwidth: 0.8, arrowcolor: t.line.color, standoff: 6, font: { size: 11, color: css("--ink") } });
+        return;
+      }
+    });
+    return led;
   }
-  function lines(chart, view, unit, node) {
-    const places = chart.kind === "scatter" ? labelPlaces((view.series || []).filter((s) => shown.has(s.c)), node) : new Map();
+  function lines(chart, view, unit) {
     return (view.series || []).filter((s) => shown.has(s.c)).map((s) => {
       const hollow = (k) => isDegraded(s, k) || (chart.kind === "scatter" && who[s.c].discipline !== "blocking");
       return {
-        type: "scatter", mode: chart.kind === "scatter" ? "markers+text" : "lines+markers", name: plain(nameOf(s)), x: s.x, y: s.y,
+        type: "scatter", mode: chart.kind === "scatter" ? "markers" : "lines+markers", name: plain(nameOf(s)), x: s.x, y: s.y,
         line: { color: colour(s.c), dash: who[s.c].dash, width: 2 },
         marker: {
           color: colour(s.c), size: s.x.length > 30 ? 4 : chart.kind === "scatter" ? 11 : 8, line: { width: chart.kind === "scatter" ? 2 : 0, color: colour(s.c) },
@@ -137,8 +151,7 @@
         },
         error_y: errors(s.y, s.lo, s.hi, colour(s.c)),
         error_x: errors(s.x, s.xlo, s.xhi, colour(s.c)),
-        textposition: places.has(s) && places.get(s) !== "none" ? places.get(s) : "top center", cliponaxis: false, textfont: { size: 11, color: css("--ink") },
-        text: chart.kind === "scatter" && places.get(s) !== "none" ? s.x.map(() => plain(nameOf(s))) : undefined,
+        cliponaxis: false, textfont: { size: 11, color: css("--ink") },
         customdata: s.x.map((x, k) => plain(showX(chart.x, x) + ": " + show(s.y[k], unit) + interval(s, k, unit) + (isDegraded(s, k) ? " (degraded)" : ""))),
         hovertemplate: "<b>%{fullData.name}</b><br>%{customdata}<extra></extra>", series: s,
       };
@@ -296,7 +309,7 @@
     } else {
       resize(node, layout);
       high = room || Math.max(120, node.clientHeight - 68);
-      traces = lines(chart, view, unit, node);
+      traces = lines(chart, view, unit);
       empty = traces.length === 0;
       const levels = view.levels || [];
       const ink = css("--soft");
@@ -355,6 +368,15 @@
     node.traces = traces;
     node.home = { xaxis: layout.xaxis.range, yaxis: layout.yaxis.range };
     await P.react(node, traces, layout, config);
+    if (chart.kind === "scatter" && traces.length) {
+      const { xaxis, yaxis } = node._fullLayout;
+      // Names make an axis that finds its own range longer, which would move the markers.
+      layout.xaxis.range = [...xaxis.range];
+      layout.yaxis.range = [...yaxis.range];
+      layout.annotations.push(...placeNames(traces.filter((t) => t.series), node._fullLayout));
+      node.home = { xaxis: layout.xaxis.range, yaxis: layout.yaxis.range };
+      await P.react(node, traces, layout, config);
+    }
     // Names were placed for an estimated height; turned names of ticks, for example, take more room.
     const plot = node._fullLayout._size.h;
     if (!room && chart.kind === "lines" && Math.abs(plot - high) > 4) await draw(chart, viewAt, node, plot);
