@@ -21,6 +21,17 @@ const ESTIMATE_FROM: u64 = 3;
 /// Minimum time between two progress lines if there is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
 
+/// Number of progress lines of a run without a terminal, so that a log of an hour is no longer than
+/// that of a minute.
+const LINES: u64 = 10;
+
+/// Time after which a line follows in any case, so that a slow run is not taken for one that hangs.
+const AT_LATEST: Duration = Duration::from_secs(600);
+
+/// Maximum number of failed trials that are told while the run goes on. The report has the reasons
+/// of all.
+const FAILED_MAX: u64 = 5;
+
 /// The environment variable that replaces this time for tests, in milliseconds.
 const EVERY_VARIABLE: &str = "CROSSWAY_PROGRESS_MS";
 
@@ -31,6 +42,7 @@ pub(crate) struct Progress {
     /// Number of trials to run; `over` is how many of them are finished.
     trials: u64,
     over: u64,
+    failed: u64,
     quiet: bool,
     colour: bool,
     verbose: bool,
@@ -45,6 +57,8 @@ struct Lines {
     unit: &'static str,
     begun: Instant,
     last: Instant,
+    /// Number of finished units in the last line.
+    told: u64,
     /// Minimum time between two lines.
     every: Duration,
 }
@@ -53,16 +67,25 @@ impl Lines {
     fn new(unit: &'static str) -> Self {
         let now = Instant::now();
         let ms = std::env::var(EVERY_VARIABLE).ok().and_then(|ms| ms.parse().ok());
-        Lines { unit, begun: now, last: now, every: ms.map_or(EVERY, Duration::from_millis) }
+        Lines {
+            unit,
+            begun: now,
+            last: now,
+            told: 0,
+            every: ms.map_or(EVERY, Duration::from_millis),
+        }
     }
 
-    /// Returns a progress line, given that `over` of `all` units are finished; `None` if all are finished, or if less
-    /// than `every` has passed since the last line or the start.
+    /// Returns a progress line, given that `over` of `all` units are finished; `None` if all are
+    /// finished, or if too little time has passed and too little has been done since the last line
+    /// or the start.
     fn after(&mut self, over: u64, all: u64) -> Option<String> {
-        if self.last.elapsed() < self.every || over >= all {
+        let waited = self.last.elapsed();
+        let is_much = over >= self.told + all.div_ceil(LINES) || waited >= AT_LATEST;
+        if waited < self.every || !is_much || over >= all {
             return None;
         }
-        self.last = Instant::now();
+        (self.last, self.told) = (Instant::now(), over);
         let mut line = format!("{over} of {all} {}", self.unit);
         if over >= ESTIMATE_FROM {
             let each = self.begun.elapsed().as_millis() as u64 / over;
@@ -117,6 +140,7 @@ impl Progress {
             lines: None,
             trials: 0,
             over: 0,
+            failed: 0,
             quiet,
             colour: ui.colour_stderr,
             verbose: ui.verbose > 0,
@@ -222,8 +246,12 @@ impl Progress {
 
     fn written(&mut self, record: &Record) {
         let skipped_before = record.status == Status::Skipped && record.inputs.order == 0;
-        if record.status == Status::Failed || self.verbose && !skipped_before {
+        let failed = record.status == Status::Failed;
+        self.failed += u64::from(failed);
+        if failed && self.failed <= FAILED_MAX || self.verbose && !skipped_before {
             self.tell(&outcome(record));
+        } else if failed && self.failed == FAILED_MAX + 1 {
+            self.tell("more trials failed; the report has the reasons, and -v prints each");
         }
         if skipped_before {
             return;
@@ -338,10 +366,13 @@ mod tests {
         assert_eq!(lines.after(1, 4).unwrap(), "1 of 4 trials");
         let line = lines.after(3, 4).unwrap();
         assert!(line.starts_with("3 of 4 trials, about"), "{line}");
+        let mut many = Lines { every: Duration::ZERO, ..Lines::new("trials") };
+        let told = (1..1000).filter(|over| many.after(*over, 1000).is_some()).count();
+        assert_eq!(told, 9, "an hour has no more lines than a minute");
         // The result follows the last one, so no line is due.
         assert_eq!(lines.after(4, 4), None);
         let mut faults = Lines { every: Duration::ZERO, ..Lines::new("faults") };
-        let faults = faults.after(0, 900).unwrap();
-        assert_eq!(faults, "0 of 900 faults");
+        let faults = faults.after(90, 900).unwrap();
+        assert!(faults.starts_with("90 of 900 faults, about "), "{faults}");
     }
 }

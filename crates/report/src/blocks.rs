@@ -2,25 +2,28 @@
 
 mod beside;
 mod by_workload;
+mod comparison;
 mod footnotes;
 pub(crate) mod paced;
+mod short;
 mod trials;
 
-use crossway_records::rank::{MOVED, WaitClass};
-use crossway_records::record::Span;
+use comparison::{CPU_ROUND_TRIP, comparison};
+use crossway_records::rank::WaitClass;
 use crossway_records::stats::Estimate;
 pub use footnotes::regimes_in_words;
+pub(crate) use footnotes::{ALL_ROWS, FEW, TWO_REGIMES};
 pub use footnotes::{BEYOND, BEYOND_MEANS, SIZES_ARE_REQUESTS};
-pub(crate) use footnotes::{FEW, TWO_REGIMES};
-use footnotes::{POOLED, add_word, marks_explained, two_regimes, without_cpu_time};
+use footnotes::{POOLED, add_word};
 use serde::Serialize;
+pub(crate) use short::short;
 
 use crate::contender::Contender;
 use crate::limits::Limits;
-use crate::ranking::{Metric, Ranking};
+use crate::ranking::Metric;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{Case, LatencySummary, Pooled, Summary};
-use crate::units::{self, Quantity, three_digits};
+use crate::units::{Quantity, three_digits};
 
 /// The tables of one setting and one kind of workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -63,18 +66,16 @@ pub(crate) fn have_column(blocks: &[Block], head: &str) -> bool {
     sheets.flat_map(|sheet| &sheet.heads).any(|own| own == head)
 }
 
-/// The columns of the tables of round trips and streams, with the metric of each.
-const COLUMNS: [(&str, Metric); 5] = [
-    ("Round trip p50", Metric::ROUND_TRIP_P50),
-    ("p99", Metric::ROUND_TRIP_P99),
-    ("Throughput", Metric::BYTE_RATE),
-    ("Messages", Metric::MESSAGE_RATE),
-    ("CPU / message", Metric::CPU_PER_MESSAGE),
-];
-/// Heads of three more columns: the longest round trip, the CPU time per round trip, and the noise.
-const MAX: &str = "max";
-const CPU_ROUND_TRIP: &str = "CPU / round trip";
+/// Head of the column with the noise.
 const NOISE: &str = "Noise";
+
+/// Removes the last column, the noise, if no row has any because all have too few trials.
+fn leave_out_empty_noise(heads: &mut Vec<String>, rows: &mut [Row]) {
+    if rows.iter().all(|row| row.cells.last().is_some_and(|cell| cell.sort.is_none())) {
+        heads.pop();
+        rows.iter_mut().for_each(|row| drop(row.cells.pop()));
+    }
+}
 
 /// Maximum number of sizes that get a table.
 const SIZES_MAX: usize = 6;
@@ -140,98 +141,6 @@ fn of_setting(summary: &Summary, setting: usize) -> Vec<Block> {
 
 type Tables = fn(&Summary, usize) -> Vec<Sheet>;
 
-/// Returns the tables of round trips and streams: one per size, with blocking mechanisms first, then hybrid, busy and
-/// spinning ones, each class from fast to slow.
-fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
-    let figures = |case: &Case| COLUMNS.iter().any(|(_, metric)| metric.of(case).is_some());
-    let sizes = chosen_sizes(&summary.sizes(|c| c.setting == setting && figures(c)));
-    sizes
-        .into_iter()
-        .map(|size| {
-            let columns: Vec<&(&str, Metric)> = COLUMNS
-                .iter()
-                .filter(|(_, m)| {
-                    summary
-                        .cases
-                        .iter()
-                        .any(|c| c.setting == setting && c.size_bytes == size && m.of(c).is_some())
-                })
-                .collect();
-            let mut heads = vec!["Mechanism".to_owned()];
-            for (name, metric) in &columns {
-                heads.push((*name).to_owned());
-                if *metric == Metric::ROUND_TRIP_P50
-                    && !columns.iter().any(|(_, m)| *m == Metric::ROUND_TRIP_P99)
-                {
-                    heads.extend(["p99", MAX, CPU_ROUND_TRIP].map(str::to_owned));
-                } else if *metric == Metric::ROUND_TRIP_P99 {
-                    heads.extend([MAX, CPU_ROUND_TRIP].map(str::to_owned));
-                }
-            }
-            heads.push(NOISE.to_owned());
-            let mut rows: Vec<Row> = WaitClass::ALL
-                .iter()
-                .flat_map(|class| rows(summary, setting, size, *class, &heads))
-                .collect();
-            leave_out_empty_noise(&mut heads, &mut rows);
-            let shown = |c: &&Case| c.setting == setting && c.size_bytes == size && figures(c);
-            let mut notes = marks_explained(&heads, &rows);
-            notes.extend(two_regimes(summary, summary.cases.iter().filter(shown)));
-            notes.extend(without_cpu_time(summary, summary.cases.iter().filter(shown)));
-            let title = format!("{} messages", units::size(size));
-            Sheet { title, heads, rows, sortable: true, notes }
-        })
-        .collect()
-}
-
-/// Removes the last column, the noise, if no row has any because all have too few trials.
-fn leave_out_empty_noise(heads: &mut Vec<String>, rows: &mut [Row]) {
-    if rows.iter().all(|row| row.cells.last().is_some_and(|cell| cell.sort.is_none())) {
-        heads.pop();
-        rows.iter_mut().for_each(|row| drop(row.cells.pop()));
-    }
-}
-
-/// Returns the metric of a column, or `None` if mechanisms are not ranked by the column.
-fn metric(head: &str) -> Option<Metric> {
-    match head {
-        CPU_ROUND_TRIP => Some(Metric::CPU_PER_ROUND_TRIP),
-        head => COLUMNS.iter().find(|(name, _)| *name == head).map(|(_, metric)| *metric),
-    }
-}
-
-/// Returns the case that a figure comes from; `None` if there is none.
-fn case_of<'a>(metric: Metric, cases: &[&'a Case]) -> Option<&'a Case> {
-    cases.iter().copied().find(|c| metric.of(c).is_some())
-}
-
-/// Returns the wait class under which a mechanism is listed: that of its round trips, if it has any, because only in
-/// them can it be busy.
-fn class_of(contender: &Contender, cases: &[&Case]) -> WaitClass {
-    case_of(Metric::ROUND_TRIP_P50, cases).map_or(contender.discipline(), |case| case.class)
-}
-
-/// Returns the cell of a mechanism in a column, and whether its case is degraded; `None` if there is no figure.
-fn shown(head: &str, cases: &[&Case]) -> Option<(Cell, bool)> {
-    // Requests at a rate have round trips, too, but a table of their own.
-    let timed = || {
-        let case = cases.iter().find(|c| Metric::ROUND_TRIP_P50.of(c).is_some())?;
-        Some((case.latency(Span::RoundTrip)?, case.degraded))
-    };
-    if head == MAX {
-        return timed().map(|(latency, degraded)| (duration(latency.max), degraded));
-    }
-    let metric = metric(head)?;
-    if metric == Metric::ROUND_TRIP_P99
-        && let Some((latency, degraded)) = timed().filter(|(latency, _)| latency.p99.is_none())
-        && let Some(cell) = pooled(latency, |all| all.p99)
-    {
-        return Some((cell, degraded));
-    }
-    let (figure, degraded) = cases.iter().find_map(|c| Some((metric.of(c)?, c.degraded)))?;
-    Some((Cell::figure(metric.quantity(), Some(figure)), degraded))
-}
-
 /// The note of a cell whose trials are all degraded.
 pub(crate) const DEGRADED: &str = "degraded";
 /// Makes a row with the words that qualify it: [`FEW`] if a figure has too few trials to be ranked, unless the row is
@@ -246,13 +155,6 @@ fn row(class: WaitClass, mut cells: Vec<Cell>, degraded: bool, words: &[(&str, b
         add_word(&mut row, word);
     }
     row
-}
-
-/// Shows a figure of a case with two regimes as a range, since its median says little.
-fn show_range(cell: &mut Cell, quantity: Quantity, figure: &Estimate) {
-    cell.text = quantity.show_interval(figure.value, figure.low, figure.high);
-    cell.note = Some(TWO_REGIMES.to_owned());
-    (cell.trials, cell.few_trials) = (None, None);
 }
 
 /// Makes a cell with a percentile over the samples of all trials; `None` if the samples were not pooled.
@@ -279,93 +181,6 @@ fn beyond(
     cases.iter().find_map(|c| Limits::default().beyond(contender, c, metric))
 }
 
-/// Notes the limit that a figure lies beyond.
-fn note_limit(cell: &mut Cell, metric: Metric, contender: &Contender, cases: &[&Case]) {
-    if let Some((name, limit)) = beyond(metric, contender, cases) {
-        let limit = match metric {
-            Metric::ROUND_TRIP_P50 => Quantity::Duration.show(limit.value),
-            _ => Quantity::ByteRate.show(limit.value),
-        };
-        let note = cell.note.take().unwrap_or_default();
-        cell.note = Some(format!("{note}, beyond its limit: {name}, {limit}"));
-    }
-}
-
-fn rows(
-    summary: &Summary,
-    setting: usize,
-    size: u64,
-    class: WaitClass,
-    heads: &[String],
-) -> Vec<Row> {
-    // The best of each class: a mechanism may be busy in round trips and block in streams.
-    let best_of = |class: &WaitClass, metric: Metric| -> Vec<usize> {
-        Ranking::of(summary, metric, setting, size, *class)
-            .filter(|r| r.entries.len() > 1)
-            .map(|r| r.leaders().iter().map(|e| e.contender).collect())
-            .unwrap_or_default()
-    };
-    let leaders: Vec<Vec<usize>> = heads
-        .iter()
-        .map(|head| {
-            metric(head).map_or(Vec::new(), |metric| {
-                WaitClass::ALL.iter().flat_map(|class| best_of(class, metric)).collect()
-            })
-        })
-        .collect();
-    let mut rows: Vec<(f64, Row)> = Vec::new();
-    for (index, contender) in summary.contenders.iter().enumerate() {
-        let cases: Vec<&Case> = summary
-            .cases
-            .iter()
-            .filter(|c| c.contender == index && c.setting == setting && c.size_bytes == size)
-            .collect();
-        let value = |metric: Metric| cases.iter().find_map(|c| metric.of(c)).map(|f| f.value);
-        if class_of(contender, &cases) != class || COLUMNS.iter().all(|(_, m)| value(*m).is_none())
-        {
-            continue;
-        }
-        let mut cells = vec![Cell::text(contender.label())];
-        for (head, leaders) in heads.iter().zip(&leaders).skip(1).take(heads.len() - 2) {
-            let Some((mut cell, degraded)) = shown(head, &cases) else {
-                cells.push(Cell::text("–"));
-                continue;
-            };
-            cell.best = leaders.contains(&index) && !degraded;
-            if let Some(metric) = metric(head) {
-                cell.marks.push_str(&marks(metric, contender, &cases));
-                note_limit(&mut cell, metric, contender, &cases);
-                if let Some(case) = case_of(metric, &cases).filter(|c| c.regimes.is_some())
-                    && let Some(figure) = metric.of(case)
-                {
-                    show_range(&mut cell, metric.quantity(), &figure);
-                }
-            }
-            if degraded {
-                cell.note = Some(DEGRADED.to_owned());
-            }
-            cells.push(cell);
-        }
-        let measured =
-            |metric: Metric| cases.iter().filter(|c| !c.degraded).find_map(|c| metric.of(c));
-        cells.push(noise_cell([Metric::ROUND_TRIP_P50, Metric::BYTE_RATE].map(measured)));
-        let order = value(Metric::ROUND_TRIP_P50)
-            .or(value(Metric::BYTE_RATE).map(|rate| -rate))
-            .unwrap_or(f64::INFINITY);
-        let (good, degraded): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|c| !c.degraded);
-        let words = [
-            (MOVED, good.iter().any(|c| c.cores_moved)),
-            (TWO_REGIMES, good.iter().any(|c| c.regimes.is_some())),
-        ];
-        rows.push((
-            order,
-            self::row(class, cells, good.is_empty() && !degraded.is_empty(), &words),
-        ));
-    }
-    rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-    rows.into_iter().map(|(_, row)| row).collect()
-}
-
 fn marked(class: WaitClass) -> Option<&'static str> {
     (class != WaitClass::Blocking).then_some(class.name())
 }
@@ -390,12 +205,13 @@ fn noise_cell(figures: [Option<Estimate>; 2]) -> Cell {
 }
 
 fn duration(ns: u64) -> Cell {
-    Cell { text: Quantity::Duration.show(ns as f64), sort: Some(ns as f64), ..Cell::default() }
+    text_figure(Quantity::Duration, Some(ns as f64))
 }
 
 fn text_figure(quantity: Quantity, value: Option<f64>) -> Cell {
     Cell {
         text: value.map_or("–".to_owned(), |value| quantity.show(value)),
+        short: value.map(|value| quantity.show_two(value)),
         sort: value,
         ..Cell::default()
     }

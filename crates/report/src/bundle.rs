@@ -153,7 +153,7 @@ fn copy_run(dir: &Path, copy: &Path, redaction: &mut Option<Redaction>) -> Resul
 fn page(copy: &Path, place: &Path) -> Result<Vec<u8>, BundleError> {
     let mut run = Run::read(copy)?;
     let place = format!("{}/", place.display());
-    for notice in &mut run.notices {
+    for notice in run.before.iter_mut().chain(&mut run.notices) {
         *notice = notice.replace(&place, "");
     }
     run.dir = copy.file_name().map(PathBuf::from).unwrap_or_default();

@@ -210,7 +210,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
             asked_line => run.asked(),
             verdict => context! { headline => verdict.headline, detail => verdict.detail, sentences => verdict.sentences },
             goals => sections::goals::headline(&sections::goals::calls(run)),
-            notices => run.notices.clone(),
+            notices => run.all_notices().cloned().collect::<Vec<_>>(),
             answers => Value::from(Serde(Answers::of(&run.summary))),
             has_intervals => run.summary.has_intervals(),
             best => blocks::have_best(&blocks).then_some(blocks::BEST),

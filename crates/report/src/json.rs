@@ -24,7 +24,7 @@ pub fn document(run: &Run) -> Value {
         "plan": run.plan_name(),
         "machine": run.machine.line,
         "verdict": { "headline": verdict.headline, "detail": verdict.detail, "sentences": verdict.sentences, "setting": verdict.setting },
-        "notices": run.notices,
+        "notices": run.all_notices().collect::<Vec<_>>(),
         "trials": summary
             .trials_by_status
             .iter()

@@ -85,10 +85,12 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns the contender's name, followed by [`MOVED`] if `cores_moved` is set.
+    /// Returns the contender's name, followed by [`MOVED`] if `cores_moved` is set, unless it is
+    /// set for most cases: it is said once then.
     pub fn name(&self, summary: &Summary) -> String {
         let label = summary.contenders[self.contender].label();
-        if self.cores_moved { format!("{label} ({MOVED})") } else { label }
+        let told = self.cores_moved && !summary.mostly_moved;
+        if told { format!("{label} ({MOVED})") } else { label }
     }
 }
 

@@ -51,8 +51,10 @@ pub struct Run {
     pub plan: Option<String>,
     /// The patterns by which cases were selected from the plan; empty if the whole plan was run.
     pub filters: Vec<String>,
-    /// Problems that a reader must know about before looking at the figures, such as a truncated line or a missing
-    /// fingerprint.
+    /// Warnings of the check before the run, which the command that measured printed when it began.
+    pub before: Vec<String>,
+    /// Further problems that a reader must know about before looking at the figures, such as a
+    /// truncated line or a missing fingerprint.
     pub notices: Vec<String>,
 }
 
@@ -131,7 +133,7 @@ impl Run {
         }
         run.machine.add_hosts(&run.records);
         match records_io::read_beside::<Vec<Finding>>(path, records_io::PREFLIGHT) {
-            Ok(findings) => run.notices.extend(
+            Ok(findings) => run.before.extend(
                 findings.into_iter().flatten().filter(|f| f.severity == Severity::Warning).map(
                     |f| {
                         let continued = if f.continued { " was continued" } else { "" };
@@ -175,6 +177,11 @@ impl Run {
         let summary = Summary::of(&records);
         let notices = durations::pooled(&group(&records)).into_iter().collect();
         Run { dir: path.to_owned(), records, summary, notices, ..Run::default() }
+    }
+
+    /// Everything that a reader must know about before looking at the figures.
+    pub fn all_notices(&self) -> impl Iterator<Item = &String> {
+        self.before.iter().chain(&self.notices)
     }
 
     /// Draws conclusions from the run.

@@ -10,6 +10,9 @@ use crossway_records::stats::Estimate;
 pub struct Cell {
     /// The text of the cell.
     pub text: String,
+    /// The text in a short table: a figure has two digits there; `None` if it is the same.
+    #[serde(skip)]
+    pub short: Option<String>,
     /// Footnote marks after the text, e.g. `°`; notes below the table explain them.
     pub marks: String,
     /// A remark in smaller type next to the text.
@@ -56,6 +59,7 @@ impl Cell {
         let Some(f) = figure else { return Cell::text("–") };
         Cell {
             text: quantity.show(f.value),
+            short: Some(quantity.show_two(f.value)),
             note: Some(interval_note(quantity, &f)),
             sort: Some(f.value),
             few_trials: (!f.has_interval()).then_some(f.n),

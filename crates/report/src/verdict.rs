@@ -1,13 +1,15 @@
 //! The conclusions of a run in sentences. Every sentence is made from the figures, claims no more than their intervals
 //! allow, and never ranks a spinning contender against one that blocks.
 
+use std::collections::BTreeMap;
+
 use crossway_records::record::Status;
 
 use crate::ranking::{Entry, Metric, Ranking, advantage};
 use crate::summary::{Case, Summary, workload_name};
 use crate::units::{self, Quantity};
 use crossway_records::awake::SLEPT;
-use crossway_records::rank::{MOVED, WaitClass, moved_explained};
+use crossway_records::rank::{MOVED, WaitClass};
 use crossway_records::stats::interval_name;
 
 mod headline;
@@ -38,34 +40,20 @@ impl Verdict {
             let headline = nothing_measured(summary);
             return Verdict { headline, detail: BELOW.to_owned(), ..Verdict::default() };
         }
-        let trips = summary.sizes(|c| c.setting == 0 && Metric::ROUND_TRIP_P50.of(c).is_some());
-        let rates = summary.sizes(|c| c.setting == 0 && Metric::BYTE_RATE.of(c).is_some());
+        let trips = sizes_with(summary, Metric::ROUND_TRIP_P50);
+        let rates = sizes_with(summary, Metric::BYTE_RATE);
         let paced = paced::metric(summary);
-        // What is compared, the most useful first: each figure at one size.
-        let mut compared: Vec<(Metric, u64)> = Vec::new();
-        compared.extend(usual(&trips).map(|size| (Metric::ROUND_TRIP_P50, size)));
-        compared.extend(rates.last().map(|size| (Metric::BYTE_RATE, *size)));
-        let small = usual(&rates);
-        compared.extend(
-            small.filter(|size| rates.last() != Some(size)).map(|s| (Metric::MESSAGE_RATE, s)),
-        );
-        compared.extend(small.map(|size| (Metric::CPU_PER_MESSAGE, size)));
-        compared.extend(paced);
+        let compared = compared(summary);
 
         let leading = [compared.first().copied(), paced]
             .into_iter()
             .flatten()
             .find_map(|(metric, size)| Some((metric, size, headline(summary, metric, size)?)));
         let mut sentences = Vec::new();
-        let mut open = Vec::new();
         for (metric, size) in &compared {
             let told = leading.as_ref().is_some_and(|(m, s, _)| (m, s) == (metric, size));
             if !told {
-                match best(summary, *metric, *size) {
-                    Some(Best::Clear(sentence)) => sentences.push(sentence),
-                    Some(Best::Open(tied)) => open.push(tied),
-                    None => {}
-                }
+                sentences.extend(best(summary, *metric, *size));
             }
             if *metric == Metric::ROUND_TRIP_P50 {
                 sentences.extend(busy(summary, *size));
@@ -73,10 +61,6 @@ impl Verdict {
             if !matches!(*metric, Metric::MESSAGE_RATE | Metric::CPU_PER_MESSAGE) {
                 sentences.extend(spinning_against_blocking(summary, *metric, *size));
             }
-        }
-        if !open.is_empty() {
-            sentences
-                .push(format!("This run cannot tell which is best by {}.", open.join("; by ")));
         }
         sentences.extend(two_regimes(summary));
         if let Some((metric, size)) = paced {
@@ -106,8 +90,10 @@ impl Verdict {
         if let Some(behind) = paced.and_then(|(m, size)| paced::rate_not_kept(summary, m, size)) {
             detail.push_str(&behind);
         }
-        if std::iter::once(&detail).chain(&sentences).any(|text| text.contains(MOVED)) {
-            sentences.push(format!("{}.", capitalised(&moved_explained())));
+        if summary.mostly_moved
+            || std::iter::once(&detail).chain(&sentences).any(|text| text.contains(MOVED))
+        {
+            sentences.push(moved(summary));
         }
         let setting = match &summary.settings[..] {
             [first, _, ..] => Some(first.label()),
@@ -118,6 +104,26 @@ impl Verdict {
         }
         Verdict { headline, detail: detail.trim_start().to_owned(), sentences, setting }
     }
+}
+
+/// The sizes of the first setting that have a figure.
+fn sizes_with(summary: &Summary, metric: Metric) -> Vec<u64> {
+    summary.sizes(|c| c.setting == 0 && metric.of(c).is_some())
+}
+
+/// What is compared in the first setting, the most useful first: each figure at one size.
+pub(crate) fn compared(summary: &Summary) -> Vec<(Metric, u64)> {
+    let rates = sizes_with(summary, Metric::BYTE_RATE);
+    let small = usual(&rates);
+    let trips = usual(&sizes_with(summary, Metric::ROUND_TRIP_P50));
+    let mut compared: Vec<(Metric, u64)> = Vec::new();
+    compared.extend(trips.map(|size| (Metric::ROUND_TRIP_P50, size)));
+    compared.extend(rates.last().map(|size| (Metric::BYTE_RATE, *size)));
+    compared
+        .extend(small.filter(|size| rates.last() != Some(size)).map(|s| (Metric::MESSAGE_RATE, s)));
+    compared.extend(small.map(|size| (Metric::CPU_PER_MESSAGE, size)));
+    compared.extend(paced::metric(summary));
+    compared
 }
 
 fn capitalised(text: &str) -> String {
@@ -147,7 +153,7 @@ fn busy(summary: &Summary, size: u64) -> Option<String> {
     let first = entries.first()?;
     let names = list(entries.iter().map(|e| e.name(summary)));
     let whose = plural(entries.len(), "its", "their");
-    let figure = Quantity::Duration.show(first.figure.value);
+    let figure = Quantity::Duration.show_two(first.figure.value);
     let at = if entries.len() > 1 { format!("from {figure}") } else { figure };
     Some(format!(
         "Busy, {names} {} less ({at}), but {whose} ends {SLEPT}.",
@@ -155,26 +161,36 @@ fn busy(summary: &Summary, size: u64) -> Option<String> {
     ))
 }
 
-/// Names the cases whose trials fall into two groups; `None` if there are none.
+/// Names the contenders with cases whose trials fall into two groups; `None` if there are none.
 fn two_regimes(summary: &Summary) -> Option<String> {
-    let of = |case: &&Case| case.setting == 0 && case.regimes.is_some();
-    let name = |case: &Case| {
-        let label = summary.contenders[case.contender].label();
-        format!("{label} ({})", workload_and_size(case))
+    let mut cases: BTreeMap<usize, Vec<&Case>> = BTreeMap::new();
+    for case in summary.cases.iter().filter(|case| case.setting == 0 && case.regimes.is_some()) {
+        cases.entry(case.contender).or_default().push(case);
+    }
+    let name = |(contender, cases): (&usize, &Vec<&Case>)| {
+        let label = summary.contenders[*contender].label();
+        match &cases[..] {
+            [only] => format!("{label} ({})", workload_and_size(only)),
+            several => format!("{label} ({} cases)", several.len()),
+        }
     };
-    let names: Vec<String> = summary.cases.iter().filter(of).map(name).collect();
-    let (n, who) = (names.len(), list(names.into_iter()));
-    (n > 0).then(|| {
-        format!(
-            "{who} {} in one of two ways, far apart, so no single figure says how fast {} (“two regimes” in the tables).",
-            plural(n, "works", "work"),
-            plural(n, "it is", "they are")
-        )
-    })
+    let names = list(cases.iter().map(name));
+    (!names.is_empty())
+        .then(|| format!("Two regimes, so neither a single figure nor a rank: {names}."))
 }
 
 fn workload_and_size(case: &Case) -> String {
     format!("{}, {}", workload_name(case.workload, case.size_bytes), units::size(case.size_bytes))
+}
+
+/// Says how many cases have moved cores; the tables explain what that is.
+fn moved(summary: &Summary) -> String {
+    let moved = summary.cases.iter().filter(|case| case.cores_moved).count();
+    let all = units::count(summary.cases.len(), "case", "cases");
+    format!(
+        "In {moved} of {all} the cores moved, or lay farther apart than those of the competitors (“{MOVED}”), so the \
+         machine may be the reason for the figures and ranks."
+    )
 }
 
 /// Returns a sentence on the contenders that are not ranked because they have fewer than five trials.
@@ -253,45 +269,37 @@ fn alone(ranking: &Ranking) -> &'static str {
     if others == 0 { "was measured" } else { "has enough good trials" }
 }
 
-/// Which blocking contenders are best by a figure.
-enum Best {
-    /// A sentence on the best one.
-    Clear(String),
-    /// The figure and those that are tied, for a sentence on all such figures.
-    Open(String),
-}
-
 /// Returns which blocking contenders are best by a figure; `None` if none is ranked by it.
-fn best(summary: &Summary, metric: Metric, size: u64) -> Option<Best> {
+fn best(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     let ranking = Ranking::of(summary, metric, 0, size, WaitClass::Blocking)?;
     let words = wording(metric);
     let leaders = ranking.leaders();
     let first = &ranking.entries[0];
     let subject = subject(metric, size);
     if ranking.entries.len() == 1 {
-        return Some(Best::Clear(format!(
+        return Some(format!(
             "For {subject}, only {} {}, with a {} of {}.",
             name(summary, first),
             alone(&ranking),
             words.name,
             figure(metric, first)
-        )));
+        ));
     }
     if leaders.len() > 1 {
-        return Some(Best::Open(format!(
-            "{} of {subject}: {} ({})",
-            words.name,
+        return Some(format!(
+            "{} of {subject}: {} are equal ({}).",
+            capitalised(&words.name),
             list(leaders.iter().map(|e| name(summary, e))),
-            metric.quantity().show(first.figure.value)
-        )));
+            metric.quantity().show_two(first.figure.value)
+        ));
     }
     let next = behind(summary, &ranking).unwrap_or_default();
-    Some(Best::Clear(format!(
+    Some(format!(
         "For {subject}, {} {}: {}{next}.",
         name(summary, first),
         words.has,
         figure(metric, first)
-    )))
+    ))
 }
 
 /// Returns a sentence on what spinning gains and what it costs. It compares two classes and does not rank one against

@@ -1,36 +1,32 @@
 //! `crossway measure [PLAN]`.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+mod outcome;
+mod preview;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use crossway_lab::agent::AgentProgram;
-use crossway_lab::case::{self, Case};
-use crossway_lab::env::Environment;
-use crossway_lab::estimate;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::{self, Plan};
 use crossway_lab::replay::AS_FAST_AS_POSSIBLE;
 use crossway_lab::run::{self, Asker, Folder, Options, RunError, Summary};
 use crossway_lab::shutdown;
-use crossway_records::goals::{self, GoalVerdict};
-use crossway_records::record::{Record, Status};
+use crossway_records::record::Status;
 use crossway_records::records_io::read_records;
 use crossway_records::runs;
-use crossway_report::terminal::wrap_indented;
-use crossway_report::units::count;
-use crossway_sys::topology::Topology;
-use serde::Serialize;
 
 use super::Run;
 use super::aside;
 use super::faults;
 use super::report::Report;
 use crate::args::{self, AgentArgs, Filters, RUN};
-use crate::progress::{Progress, announced};
+use crate::progress::Progress;
 use crate::ui::{self, Ui};
+use outcome::{GoalCounts, outcome, print_why_skipped};
+use preview::Asked;
 
 /// Measure the mechanisms that a plan selects; write records and a report
 ///
@@ -118,42 +114,6 @@ pub(super) struct Job {
     pub(super) json: bool,
 }
 
-/// Outcome of a run, as printed with `--json`.
-#[derive(Serialize)]
-struct Outcome {
-    dir: PathBuf,
-    interrupted: bool,
-    ok: usize,
-    degraded: usize,
-    failed: usize,
-    skipped: usize,
-    goals: GoalCounts,
-}
-
-/// Number of goals of the plan by verdict.
-#[derive(Default, Serialize)]
-struct GoalCounts {
-    met: usize,
-    missed: usize,
-    undecided: usize,
-}
-
-impl GoalCounts {
-    fn of(records: &[Record]) -> GoalCounts {
-        let calls = goals::judge(records);
-        let count = |verdict| calls.iter().filter(|call| call.verdict == verdict).count();
-        GoalCounts {
-            met: count(GoalVerdict::Met),
-            missed: count(GoalVerdict::Missed),
-            undecided: count(GoalVerdict::Undecided),
-        }
-    }
-
-    fn pass(&self, allow_unclear: bool) -> bool {
-        self.missed == 0 && (self.undecided == 0 || allow_unclear)
-    }
-}
-
 impl Run for Measure {
     fn run(mut self, ui: &Ui) -> anyhow::Result<ExitCode> {
         self.resume = self.resume.as_deref().map(args::run).transpose()?;
@@ -182,7 +142,8 @@ impl Run for Measure {
             plan.set_hosts(hosts)?;
         }
         if self.list || self.dry_run {
-            return self.show(&plan, ui);
+            let asked = Asked { times: self.dry_run, json: self.json };
+            return preview::show(&plan, &self.filters.filters, self.hosts.is_some(), asked, ui);
         }
         let Measure { name, out, resume, agent, allow_unclear, json, .. } = self;
         let agent_program = agent.program();
@@ -232,9 +193,16 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
         ui.print_json(&outcome)?;
     } else {
         if outcome.ok + outcome.degraded > 0 {
+            // It has the goals, too.
             Report::page_of(&summary.dir).run(ui)?;
-        } else if outcome.skipped > 0 {
-            print_why_skipped(&summary.dir, ui)?;
+        } else {
+            if outcome.skipped > 0 {
+                print_why_skipped(&summary.dir, ui)?;
+            }
+            let GoalCounts { met, missed, undecided } = outcome.goals;
+            if met + missed + undecided > 0 {
+                println!("goals: {met} met, {missed} missed, {undecided} undecided");
+            }
         }
         let counts = format!(
             "{} ok, {} degraded, {} failed, {} skipped; records: {}",
@@ -245,10 +213,6 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
             summary.dir.display()
         );
         ui.print_wrapped(0, &counts);
-        let GoalCounts { met, missed, undecided } = outcome.goals;
-        if met + missed + undecided > 0 {
-            println!("goals: {met} met, {missed} missed, {undecided} undecided");
-        }
     }
     if summary.interrupted {
         let dir = summary.dir.display();
@@ -285,43 +249,6 @@ fn measure(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<Summary> {
     Ok(summary)
 }
 
-fn outcome(plan: &Plan, summary: &Summary) -> anyhow::Result<Outcome> {
-    let judged = !summary.interrupted && plan.groups.iter().any(|group| !group.require.is_empty());
-    let goals = match judged {
-        true => GoalCounts::of(&read_records(&summary.dir)?.records),
-        false => GoalCounts::default(),
-    };
-    let count = |status| summary.by_status.get(&status).copied().unwrap_or(0);
-    Ok(Outcome {
-        dir: summary.dir.clone(),
-        interrupted: summary.interrupted,
-        ok: count(Status::Ok),
-        degraded: count(Status::Degraded),
-        failed: count(Status::Failed),
-        skipped: count(Status::Skipped),
-        goals,
-    })
-}
-
-/// Prints why cases were skipped, and the remedies. Used if there is no report that shows them.
-fn print_why_skipped(dir: &Path, ui: &Ui) -> anyhow::Result<()> {
-    let mut cases = BTreeMap::<(String, String), usize>::new();
-    for record in read_records(dir)?.records {
-        if record.status == Status::Skipped {
-            let (why, remedy) = (record.reason, record.remedy);
-            *cases.entry((why.unwrap_or_default(), remedy.unwrap_or_default())).or_default() += 1;
-        }
-    }
-    let mut cases: Vec<_> = cases.into_iter().collect();
-    cases.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    println!("Nothing was measured:");
-    for ((why, remedy), count) in cases {
-        ui.print_wrapped(2, &format!("{why} (skipped: {count})"));
-        ui.print_wrapped(4, &format!("-> {remedy}"));
-    }
-    Ok(())
-}
-
 impl Measure {
     /// The plan, or the one that replays a recording.
     fn load(&self) -> anyhow::Result<Plan> {
@@ -334,119 +261,5 @@ impl Measure {
     /// Returns the values that override those of the plan, in the order of [`plan::OVERRIDES`].
     fn overrides(&self) -> [Option<u64>; 3] {
         [self.trials, self.warmup_ms, self.measure_ms]
-    }
-
-    fn show(&self, plan: &Plan, ui: &Ui) -> anyhow::Result<ExitCode> {
-        let topology = Topology::read()?;
-        let cases = case::expand(plan, &topology, &self.filters.filters);
-        if cases.is_empty() {
-            return Err(RunError::Nothing {
-                filters: self.filters.filters.join(", "),
-                hosts: self.hosts.is_some(),
-            }
-            .into());
-        }
-        let preview = self.dry_run.then(|| Preview::of(&cases)).transpose()?;
-        match (self.json, &preview) {
-            (true, None) => ui.print_json(&cases.iter().map(Case::full_id).collect::<Vec<_>>())?,
-            (true, Some(preview)) => ui.print_json(preview)?,
-            (false, None) => print_cases(&cases).map_err(ui::output_failed)?,
-            (false, Some(preview)) => preview.print(ui).map_err(ui::output_failed)?,
-        }
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-fn print_cases(cases: &[Case]) -> std::io::Result<()> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    cases.iter().try_for_each(|case| writeln!(out, "{}", case.full_id()))?;
-    out.flush()
-}
-
-/// What a run would do, as shown by `--dry-run`.
-#[derive(Serialize)]
-struct Preview {
-    cases: Vec<PreviewCase>,
-    trials: u64,
-    skipped: usize,
-    expected_ms: u64,
-    /// The trials and the time that they take, in words.
-    #[serde(skip)]
-    announced: String,
-}
-
-#[derive(Serialize)]
-struct PreviewCase {
-    case: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    skipped: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remedy: Option<String>,
-}
-
-impl Preview {
-    fn of(cases: &[Case]) -> anyhow::Result<Preview> {
-        let obstacles = run::survey(cases);
-        let open = || cases.iter().zip(&obstacles).filter(|(_, o)| o.is_none()).map(|(c, _)| c);
-        let ms = |c: &Case| u64::from(c.inputs.trials) * estimate::trial_ms(&c.inputs);
-        let trials = open().map(|c| u64::from(c.inputs.trials)).sum();
-        let expected_ms = match trials {
-            0 => 0,
-            _ => estimate::START_MS + open().map(ms).sum::<u64>(),
-        };
-        let announced = match trials {
-            0 => "nothing would be measured".to_owned(),
-            _ => {
-                let findings = run::findings_before(&Environment::take()?, cases);
-                let paced = open().any(|c| c.inputs.workload.facts().paced());
-                let rates = if paced { " if the offered rates are achieved" } else { "" };
-                format!("{}{rates}", announced(trials as usize, expected_ms, &findings))
-            }
-        };
-        Ok(Preview {
-            trials,
-            skipped: obstacles.iter().flatten().count(),
-            expected_ms,
-            announced,
-            cases: cases
-                .iter()
-                .zip(obstacles)
-                .map(|(case, obstacle)| PreviewCase {
-                    case: case.full_id(),
-                    skipped: obstacle.as_ref().map(|o| o.why.clone()),
-                    remedy: obstacle.map(|o| o.remedy),
-                })
-                .collect(),
-        })
-    }
-
-    fn print(&self, ui: &Ui) -> std::io::Result<()> {
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        let mut reasons: Vec<(String, usize)> = Vec::new();
-        for case in &self.cases {
-            let Some(why) = &case.skipped else {
-                writeln!(out, "{}", case.case)?;
-                continue;
-            };
-            writeln!(out, "{}  {}", case.case, ui.paint("33", "(skipped)"))?;
-            let remedy = case.remedy.as_ref().map(|r| format!("; {r}")).unwrap_or_default();
-            let reason = format!("{why}{remedy}");
-            match reasons.iter_mut().find(|(known, _)| *known == reason) {
-                Some((_, cases)) => *cases += 1,
-                None => reasons.push((reason, 1)),
-            }
-        }
-        for (reason, cases) in reasons {
-            let text = wrap_indented(&format!("{cases} skipped: {reason}"), ui.width, 0, 2);
-            writeln!(out, "{text}")?;
-        }
-        writeln!(
-            out,
-            "{} ({} skipped); {}",
-            count(self.cases.len(), "case", "cases"),
-            self.skipped,
-            self.announced
-        )?;
-        out.flush()
     }
 }

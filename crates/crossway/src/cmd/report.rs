@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use crossway_report::bundle::{self, Identity, Replaced};
+use crossway_report::terminal::{self, Told};
 use crossway_report::units::count;
-use crossway_report::{Run as Records, html, json, svg, terminal};
+use crossway_report::{Run as Records, html, json, svg};
 
 use super::Run;
 use crate::args::{self, RUN};
@@ -16,7 +17,8 @@ use crate::ui::Ui;
 
 /// Make a self-contained HTML page of a run's results
 ///
-/// Without options, writes the page to report.html in the run's folder and prints a summary. The other formats go to
+/// Without options, writes the page to report.html in the run's folder and prints a short summary:
+/// the answer and one table of the best and the best-known mechanisms. The other formats go to
 /// standard output unless -o names a file.
 #[derive(clap::Args)]
 pub(crate) struct Report {
@@ -26,7 +28,7 @@ pub(crate) struct Report {
     /// Write the page, or the selected format, to this file
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print only the summary, formatted for a terminal
+    /// Print all figures, formatted for a terminal, instead of the short summary
     #[arg(long, group = "form")]
     terminal: bool,
     /// Print the summary as Markdown, e.g. for a README
@@ -45,9 +47,10 @@ pub(crate) struct Report {
     /// Keep names and addresses in the bundle
     #[arg(long, requires = "bundle")]
     with_names: bool,
-    /// Whether another command makes the page, which has no option for its place
+    /// Whether the run has just been measured: the warnings before it have been printed, and the
+    /// command has no option for the page's place
     #[arg(skip)]
-    for_another: bool,
+    just_measured: bool,
 }
 
 /// What to do if the user's file cannot be written.
@@ -73,7 +76,7 @@ impl Run for Report {
             self.emit(&terminal::terminal(&run, ui.colour && self.output.is_none(), ui.width))?;
         } else {
             let page = self.output.clone().unwrap_or_else(|| beside(&dir, "report.html"));
-            let remedy = match self.for_another {
+            let remedy = match self.just_measured {
                 true => format!(
                     "the records are complete; write the page elsewhere: crossway report {} -o FILE",
                     dir.display()
@@ -81,8 +84,9 @@ impl Run for Report {
                 false => ANOTHER_FILE.to_owned(),
             };
             output::write(&page, &remedy, |out| Ok(html::write(&run, out)?))?;
-            print!("{}", terminal::terminal(&run, ui.colour, ui.width));
-            println!("\nFull report: {}", page.display());
+            let told = if self.just_measured { Told::Before } else { Told::NotYet };
+            print!("{}", terminal::brief(&run, ui.colour, ui.width, told));
+            println!("Report with intervals and charts: {}", page.display());
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -100,7 +104,7 @@ impl Report {
             chart: None,
             bundle: false,
             with_names: false,
-            for_another: true,
+            just_measured: true,
         }
     }
 

@@ -27,7 +27,7 @@ fn run(require: &str, args: &[&str]) -> (Option<i32>, String, Value) {
 fn goals_decide_the_exit_status_and_stand_in_the_report() {
     let (code, said, goals) = run("p50_us = 1e9, msgs_per_s = 1e-3", &[]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("goals: 2 met, 0 missed, 0 undecided"), "{said}");
+    assert!(said.contains("Goals: 2 goals met, 0 missed, 0 undecided."), "{said}");
     assert_eq!(goals.as_array().unwrap().len(), 2);
     assert!(goals.as_array().unwrap().iter().all(|g| g["verdict"] == "met" && g["trials"] == 5));
 

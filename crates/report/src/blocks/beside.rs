@@ -44,7 +44,7 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
                 if paced { &["Offered", "Achieved"] } else { &["Throughput", "Messages"] };
             let heads = ["Mechanism"].iter().chain(speed).chain(latency);
             let heads: Vec<String> = heads.map(|head| (*head).to_owned()).collect();
-            let mut notes = marks_explained(&heads, &rows);
+            let mut notes = marks_explained(&heads, &mut rows);
             notes.push(
                 "Each row shows how the background workload performed while the measured workload used the mechanism \
                  of that row."

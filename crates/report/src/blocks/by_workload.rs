@@ -150,7 +150,7 @@ pub(super) fn by_workload(
         let heads = ["Mechanism"].iter().chain(heads).chain(&[NOISE]);
         let mut heads: Vec<String> = heads.map(|head| (*head).to_owned()).collect();
         leave_out_empty_noise(&mut heads, &mut rows);
-        let mut notes = marks_explained(&heads, &rows);
+        let mut notes = marks_explained(&heads, &mut rows);
         notes.extend(two_regimes(summary, shown()));
         notes.extend(without_cpu_time(summary, shown()));
         Sheet {

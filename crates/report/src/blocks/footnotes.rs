@@ -69,6 +69,14 @@ pub(super) fn add_word(row: &mut Row, word: &str) {
     }
 }
 
+fn remove_word(row: &mut Row, word: &str) {
+    if let Some(name) = row.cells.first_mut() {
+        let words = name.note.take().unwrap_or_default();
+        let left: Vec<&str> = words.split(", ").filter(|one| *one != word).collect();
+        name.note = Some(left.join(", ")).filter(|note| !note.is_empty());
+    }
+}
+
 fn has_word(row: &Row, word: &str) -> bool {
     let note = row.cells.first().and_then(|name| name.note.as_deref());
     note.is_some_and(|note| note.split(", ").any(|one| one == word))
@@ -106,20 +114,56 @@ pub const SIZES_ARE_REQUESTS: &str = "“socket buffer” and “capacity” are
                                       ignores them, and others may round them; results.jsonl has the sizes that were \
                                       in use, under facts";
 
-/// Returns the footnotes that explain the marks and the words in these rows.
-pub(super) fn marks_explained(heads: &[String], rows: &[Row]) -> Vec<String> {
+/// Maximum number of rows that are named because they lack a word that all others have.
+const WITHOUT_MAX: usize = 5;
+
+/// How the bracket begins that says which rows have a word, if that is said only once.
+pub(crate) const ALL_ROWS: &str = "all rows";
+
+/// Takes a word out of the rows if nearly all have it, and says which have it; `None` if the word
+/// stays.
+fn said_once(rows: &mut [Row], word: &str) -> Option<String> {
+    let name = |row: &Row| row.cells.first().map_or(String::new(), |cell| cell.text.clone());
+    let lack: Vec<String> = rows.iter().filter(|row| !has_word(row, word)).map(name).collect();
+    let have = rows.len() - lack.len();
+    if have < 3 || lack.len() > WITHOUT_MAX || lack.len() >= have {
+        return None;
+    }
+    rows.iter_mut().for_each(|row| remove_word(row, word));
+    Some(match lack.is_empty() {
+        true => ALL_ROWS.to_owned(),
+        false => format!("{ALL_ROWS} except {}", list(lack.into_iter())),
+    })
+}
+
+/// Explains a word, and says which rows have it if that is said only once.
+fn explained_once(rows: &mut [Row], word: &str, explanation: String) -> String {
+    let which = said_once(rows, word);
+    which.map_or(explanation.clone(), |which| {
+        explanation.replacen(word, &format!("{word} ({which})"), 1)
+    })
+}
+
+/// Returns the footnotes that explain the marks and the words in these rows. A word that nearly all
+/// rows have is taken out of them: its footnote says which have it.
+pub(super) fn marks_explained(heads: &[String], rows: &mut [Row]) -> Vec<String> {
     let marked = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.marks.contains(mark));
     let worded = |word: &str| rows.iter().any(|row| has_word(row, word));
     let busy = rows.iter().any(|row| row.class == Some(WaitClass::Busy.name()));
-    let notes = [
-        worded(MISSED).then(|| missed_explained(rows)),
-        marked(POOLED).then(|| format!("{POOLED} {POOLED_MEANS}")),
-        marked(BEYOND).then(|| format!("{BEYOND} {BEYOND_MEANS}")),
-        worded(FEW).then(|| few_explained(heads, rows)),
-        busy.then(busy_explained),
-        worded(MOVED).then(moved_explained),
-    ];
-    notes.into_iter().flatten().collect()
+    let [missed, few, moved] = [MISSED, FEW, MOVED].map(worded);
+    let mut notes = Vec::new();
+    notes.extend(missed.then(|| missed_explained(rows)));
+    notes.extend(marked(POOLED).then(|| format!("{POOLED} {POOLED_MEANS}")));
+    notes.extend(marked(BEYOND).then(|| format!("{BEYOND} {BEYOND_MEANS}")));
+    if few {
+        let explanation = few_explained(heads, rows);
+        notes.push(explained_once(rows, FEW, explanation));
+    }
+    notes.extend(busy.then(busy_explained));
+    if moved {
+        notes.push(explained_once(rows, MOVED, moved_explained()));
+    }
+    notes
 }
 
 /// The two groups in words: `two groups of trials: 17.4–17.9 µs (3 trials) and 38.9–52.9 µs (2 trials); ...`.

@@ -21,6 +21,7 @@ use crate::units::Quantity;
 use crossway_records::stats::Estimate;
 
 pub use evidence::Evidence;
+pub(crate) use show::brief;
 pub use show::{headline, json, lines, markdown, section};
 
 use call::Call;

@@ -224,6 +224,16 @@ pub fn lines(studies: &[Study]) -> Vec<String> {
     lines
 }
 
+/// Returns one short line per decided finding, without the reason of its verdict.
+pub(crate) fn brief(studies: &[Study]) -> Vec<String> {
+    let findings = studies.iter().flat_map(|study| &study.findings);
+    let decided = |f: &&Finding| matches!(f.verdict, Verdict::Confirmed | Verdict::NotConfirmed);
+    findings
+        .filter(decided)
+        .map(|f| format!("- {}: {} ({})", f.verdict.name(), f.title, f.id))
+        .collect()
+}
+
 /// Returns the findings as Markdown tables; `escape` makes text safe in them.
 pub fn markdown(studies: &[Study], escape: impl Fn(&str) -> String) -> String {
     let mut out = String::new();

@@ -75,6 +75,8 @@ pub struct Summary {
     pub warnings: Vec<(String, usize)>,
     /// Pairs of mechanisms whose order is reversed under load.
     pub reversals: Vec<Reversal>,
+    /// Whether the cores of most cases moved, so that it would be said of nearly every mechanism.
+    pub mostly_moved: bool,
     /// Whether `crossway rank` has a ranking; false also in a run without load whose summary names winners, which does not
     /// need to know.
     pub ranked: bool,
@@ -188,9 +190,11 @@ impl Summary {
         };
         let entries = rankings.rankings.iter().flat_map(|ranking| &ranking.by_speed);
         let ranked = entries.filter(|entry| entry.rank.is_some()).count() > 0;
+        let moved = cases.iter().filter(|case| case.cores_moved).count();
         Summary {
             contenders,
             settings,
+            mostly_moved: moved >= 3 && moved * 4 > cases.len() * 3,
             cases,
             troubles,
             losses: losses(groups.iter().map(|group| group.case.records.as_slice())),

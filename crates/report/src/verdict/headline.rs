@@ -54,7 +54,7 @@ pub(super) fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<(
         let all = together(leaders);
         let others = leaders.len() - 1;
         format!(
-            "This run cannot tell which is best: the {}{} of {} {} that of {}, and together they span {}.",
+            "The {}{} of {} {} that of {}, and together they span {}.",
             interval_name(leaders.iter().map(|e| e.figure.n)),
             plural(others, "", "s"),
             list(leaders[1..].iter().map(|e| name(summary, e))),
@@ -63,7 +63,7 @@ pub(super) fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<(
             metric.quantity().show_interval(all.value, all.low, all.high)
         )
     };
-    if leaders.len() == 1 && first.cores_moved {
+    if leaders.len() == 1 && first.cores_moved && !summary.mostly_moved {
         detail.push_str(&format!(" {} ({MOVED}).", label(first)));
     }
     if let Some(sentence) = better_but_unranked(summary, &ranking) {

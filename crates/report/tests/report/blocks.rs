@@ -9,7 +9,7 @@ use crossway_report::{Run, sections, steps::Shapes, terminal};
 
 use super::page::page;
 use super::synthetic::{self, Ask, MADE};
-use super::{FAST, SLOW, Wait, round_trips, run_of};
+use super::{SLOW, Wait, round_trips, run_of};
 
 fn run(asks: &[Ask]) -> Run {
     Run::of_records(Path::new("run"), synthetic::run(&MADE[..4], asks, 5, 21))
@@ -338,36 +338,6 @@ fn degraded_trials_are_grouped_by_their_reason() {
 }
 
 #[test]
-fn figures_on_other_cores_than_their_competitors_are_marked_and_explained() {
-    let mut fifo = round_trips("fifo", Wait::Block, &SLOW);
-    for record in &mut fifo {
-        record.calibration.cache_line_before_ns = Some(960.0);
-    }
-    let pipe = round_trips("pipe", Wait::Block, &SLOW);
-    let run = run_of(vec![round_trips("shm-futex", Wait::Block, &FAST), pipe, fifo]);
-    let text = terminal::terminal(&run, false, 100);
-    let of = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-    assert!(of("fifo").starts_with("fifo (moved cores)"), "{text}");
-    assert!(!of("pipe").contains("moved") && !of("shm-futex").contains("moved"), "{text}");
-    assert!(text.contains("\nmoved cores: the cache-line round trip between the cores"), "{text}");
-    assert!(terminal::markdown(&run).contains("| blocking, moved cores |"), "{text}");
-}
-
-#[test]
-fn a_mechanism_alone_in_its_class_is_marked_if_its_cores_moved_between_trials() {
-    let mut alone = round_trips("pipe", Wait::Block, &SLOW);
-    for (at, record) in alone.iter_mut().enumerate() {
-        let lines = Some(if at % 2 == 0 { 90.0 } else { 480.0 });
-        record.calibration.cache_line_before_ns = lines;
-        record.calibration.cache_line_after_ns = lines;
-    }
-    let text = terminal::terminal(&run_of(vec![alone]), false, 100);
-    let row = text.lines().find(|line| line.starts_with("pipe ")).unwrap_or_default();
-    let told = "\nmoved cores: the cache-line round trip";
-    assert!(row.contains("(moved cores)") && text.contains(told), "{text}");
-}
-
-#[test]
 fn a_size_of_buffers_is_called_a_request() {
     let run = |capacity| {
         let mut records = round_trips("pipe", Wait::Block, &SLOW);
@@ -376,23 +346,6 @@ fn a_size_of_buffers_is_called_a_request() {
     };
     let told = "“capacity” are requests";
     assert_eq!([None, Some(4096)].map(|bytes| run(bytes).matches(told).count()), [0, 1]);
-}
-
-#[test]
-fn the_verdict_and_the_answers_mark_a_winner_on_moved_cores_like_its_figures() {
-    // Its cores moved between the readings before and after the trials, whose median equals that of the competitor.
-    let mut fast = round_trips("shm-futex", Wait::Block, &FAST);
-    for record in &mut fast {
-        record.calibration.cache_line_before_ns = Some(80.0);
-        record.calibration.cache_line_after_ns = Some(160.0);
-    }
-    let run = run_of(vec![fast, round_trips("pipe", Wait::Block, &SLOW)]);
-    let verdict = run.verdict();
-    assert!(verdict.headline.contains("shm-futex has the shortest"), "{}", verdict.headline);
-    assert!(verdict.detail.contains("shm-futex (moved cores)"), "{}", verdict.detail);
-    let last = verdict.sentences.last().expect("sentences");
-    assert!(last.starts_with("Moved cores: the cache-line round trip between the cores"), "{last}");
-    assert!(page(&run).contains("shm-futex (moved cores)"));
 }
 
 #[test]
