@@ -8,6 +8,7 @@
 mod event;
 mod head;
 mod histogram;
+mod origin;
 mod reader;
 mod remarks;
 mod summary;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 pub use event::{Direction, Event, Operation};
 pub use head::{Head, Lost, Method, RecordedChannel, RecordedProcess, Totals};
 pub use histogram::{Histograms, Magnitudes};
+pub use origin::{Kinship, Namespaces, Origin};
 pub use reader::{Recording, write_csv};
 pub use summary::{DirectionSummary, Spread, Summary, ThreadShare};
 pub use writer::{EVENTS_PER_FILE, Recorder};

@@ -16,7 +16,8 @@ pub struct Tape {
 impl Tape {
     /// An empty one of a channel with this carrier, by a recorder with this cost for each call.
     pub fn new(carrier: &str, cost_ns: Option<u64>) -> Tape {
-        let process = |pid, name: &str| RecordedProcess { pid, name: name.to_owned() };
+        let process =
+            |pid, name: &str| RecordedProcess { pid, name: name.to_owned(), origin: None };
         let channel = RecordedChannel {
             carrier: carrier.to_owned(),
             name: String::new(),

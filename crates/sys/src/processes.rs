@@ -108,10 +108,19 @@ impl ProcessFiles {
     /// # Errors
     /// The process has ended, or belongs to another user.
     pub fn network_namespace(&self, pid: u32) -> io::Result<u64> {
+        self.namespace(pid, "net")
+    }
+
+    /// The inode of the namespace of a kind (`net`, `ipc`, `mnt`, `pid`) that a process is in.
+    ///
+    /// # Errors
+    /// The process has ended, or belongs to another user.
+    pub fn namespace(&self, pid: u32, kind: &str) -> io::Result<u64> {
         self.count(1);
-        let link = rustix::fs::readlink(format!("/proc/{pid}/ns/net"), Vec::new())?;
+        let link = rustix::fs::readlink(format!("/proc/{pid}/ns/{kind}"), Vec::new())?;
         let link = link.to_string_lossy().into_owned();
-        bracketed(&link, "net:").ok_or_else(|| io::Error::other(format!("unknown link {link}")))
+        let unknown = || io::Error::other(format!("unknown link {link}"));
+        bracketed(&link, &format!("{kind}:")).ok_or_else(unknown)
     }
 
     /// The descriptors of a process. Descriptors that close meanwhile are left out.

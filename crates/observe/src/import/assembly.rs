@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use super::End;
 use crate::recording::{
-    Direction, Event, Lost, Operation, RecordedChannel, RecordedProcess, Recorder, RecordingError,
-    Totals,
+    Direction, Event, Lost, Operation, Origin, RecordedChannel, RecordedProcess, Recorder,
+    RecordingError, Totals,
 };
 
 /// Returns may be logged this much out of order without the clock having gone backwards, nanoseconds.
@@ -78,7 +78,7 @@ impl Assembly {
     fn process(&mut self, pid: u32) -> u32 {
         *self.processes.entry(pid).or_insert_with(|| {
             let processes = &mut self.recorder.head_mut().processes;
-            processes.push(RecordedProcess { pid, name: format!("process {pid}") });
+            processes.push(RecordedProcess { pid, name: format!("process {pid}"), origin: None });
             processes.len() as u32 - 1
         })
     }
@@ -111,7 +111,9 @@ impl Assembly {
             // The number may have belonged to a process that has ended.
             self.processes.remove(&child);
             self.add_thread(child, child);
-            let name = self.recorder.head_mut().processes[process as usize].name.clone();
+            let by = &self.recorder.head_mut().processes[process as usize];
+            let (name, origin) = (by.name.clone(), Origin::of_child(by.origin.as_ref(), by.pid));
+            self.set_origin(child, origin);
             if !name.starts_with("process ") {
                 self.rename(child, &name);
             }
@@ -124,6 +126,14 @@ impl Assembly {
         let head = self.recorder.head_mut();
         let process = head.threads[thread as usize];
         head.processes[process as usize].name = name.to_owned();
+    }
+
+    /// The process of a thread comes from there.
+    pub fn set_origin(&mut self, tid: u32, origin: Origin) {
+        let thread = self.thread(tid);
+        let head = self.recorder.head_mut();
+        let process = head.threads[thread as usize];
+        head.processes[process as usize].origin = Some(origin);
     }
 
     /// The place that an end of a channel is, from now on.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::VERSION;
+use super::origin::{Origin, Renumbered};
 
 /// Who talks to whom, how that was recorded, and what was lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,6 +98,9 @@ pub struct RecordedProcess {
     pub pid: u32,
     /// Its name; `process N` if it is unknown or left out.
     pub name: String,
+    /// Where it comes from, and what it has in common with others. Missing if nothing of that is known, as in imports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 /// A channel of a recording.
@@ -134,9 +138,13 @@ impl Head {
     /// Leaves out what could identify a program, a user or a host: names, paths, addresses and process numbers.
     pub fn anonymise(&mut self) {
         self.anonymous = true;
-        for (number, process) in self.processes.iter_mut().enumerate() {
-            process.pid = number as u32 + 1;
+        let (mut pids, mut others) = (Renumbered::default(), Renumbered::default());
+        for process in &mut self.processes {
+            process.pid = pids.add(process.pid.into()) as u32;
             process.name = format!("process {}", process.pid);
+        }
+        for origin in self.processes.iter_mut().filter_map(|process| process.origin.as_mut()) {
+            origin.renumber(&mut pids, &mut others);
         }
         for channel in &mut self.channels {
             channel.name.clear();

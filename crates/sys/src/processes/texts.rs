@@ -7,6 +7,8 @@ pub struct Identity {
     pub pid: u32,
     /// Its parent's number; 0 if the parent is outside of the PID namespace.
     pub parent: u32,
+    /// Its session; 0 if that was begun outside of the PID namespace.
+    pub session: u32,
     /// Its short name, at most 15 bytes (`comm`).
     pub name: String,
     /// `R` running, `S` sleeping, `Z` zombie and so on.
@@ -41,6 +43,7 @@ pub fn parse_stat(text: &str, ticks_per_s: u64) -> Option<Identity> {
         name: text.get(open + 1..close)?.to_owned(),
         state: fields.first()?.chars().next()?,
         parent: u32::try_from(number(1)?).ok()?,
+        session: u32::try_from(number(3)?).ok()?,
         user_ns: number(11)? * tick_ns,
         system_ns: number(12)? * tick_ns,
         threads: u32::try_from(number(17)?).ok()?,

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use crossway_observe::ebpf::{self, ProbeError, Probes};
 use crossway_observe::import::{Assembly, BLIND_TO, read_strace};
 use crossway_observe::live::{Tracer, measured_cost_ns};
-use crossway_observe::recording::{Method, Recorder};
+use crossway_observe::recording::{Method, Origin, Recorder};
 use crossway_observe::snapshot::Snapshot;
 use crossway_observe::target;
 use crossway_report::units::Quantity;
@@ -210,12 +210,15 @@ pub(super) fn start_stopped(command: &[OsString]) -> anyhow::Result<Child> {
     }
 }
 
-/// Gives the threads that run already their processes, and these their names.
+/// Gives the threads that run already their processes, and these their names and origins.
 fn name_processes(assembly: &mut Assembly, pids: &BTreeSet<u32>) {
     let files = ProcessFiles::new();
     for pid in pids {
         if let Ok(identity) = files.identity(*pid) {
             assembly.rename(*pid, &identity.name);
+        }
+        if let Some(origin) = Origin::of(&files, *pid) {
+            assembly.set_origin(*pid, origin);
         }
         for thread in files.threads(*pid).unwrap_or_default() {
             if thread != *pid {
