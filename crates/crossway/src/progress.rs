@@ -4,7 +4,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use crossway_lab::estimate::human;
+use crossway_lab::estimate::{self, human};
 use crossway_lab::preflight::{Finding, Severity};
 use crossway_lab::run::RunEvent;
 use crossway_records::record::{Rates, Record, Span, Status};
@@ -159,6 +159,11 @@ impl Progress {
     }
 
     pub(crate) fn show(&mut self, event: &RunEvent<'_>) {
+        if let RunEvent::Begin { expected_ms, .. } = event
+            && let Some(warning) = estimate::warning(*expected_ms)
+        {
+            self.tell(&format!("warning: {warning}"));
+        }
         if self.quiet {
             return;
         }

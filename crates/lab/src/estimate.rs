@@ -8,6 +8,8 @@ const OVERHEAD_MS: u64 = 28;
 const OVERHEAD_REMOTE_MS: u64 = 200;
 /// Time for determining the machine's description and limits, once per run, milliseconds.
 pub const START_MS: u64 = 2_000;
+/// Longest run without a [`warning`], milliseconds.
+const LONG_MS: u64 = 4 * 3_600_000;
 
 /// Estimated duration of a trial with these inputs, milliseconds. The warm-up ends when two windows agree; this is
 /// assumed to happen after half of the maximum warm-up time. The warm-up of a paced or timed workload always takes the
@@ -36,6 +38,17 @@ fn messages_ms(inputs: &Inputs, messages: u64) -> u64 {
     rate.map_or(0, |rate| bytes.saturating_mul(8_000) / rate.bits_per_s.max(1))
 }
 
+/// How long a run takes and how to shorten it, if it takes so long that hardly anybody wants it unawares.
+pub fn warning(run_ms: u64) -> Option<String> {
+    (run_ms > LONG_MS).then(|| {
+        format!(
+            "the run takes about {}: select cases with --filter, or shorten the trials with --trials, --measure-ms or a \
+             smaller --scale; an interrupted run can be continued with --resume",
+            human(run_ms)
+        )
+    })
+}
+
 /// Formats a duration in milliseconds: `52 s`, `4 min`, `6.5 h`.
 pub fn human(ms: u64) -> String {
     match ms.div_ceil(1_000) {
@@ -55,5 +68,12 @@ mod tests {
             assert_eq!(human(ms), text);
         }
         assert_eq!(human(23_400_000), "6.5 h");
+    }
+
+    #[test]
+    fn only_a_run_of_hours_is_warned_of() {
+        assert_eq!(warning(LONG_MS), None);
+        let told = warning(27 * 3_600_000).unwrap();
+        assert!(told.starts_with("the run takes about 27.0 h: select cases"), "{told}");
     }
 }

@@ -1,7 +1,8 @@
 //! Options of `measure`, and what it prints before and while it runs.
 
 use std::fs;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use crossway_lab::plan::Plan;
 use crossway_records::record::{Record, Status};
@@ -71,6 +72,29 @@ fn a_dry_run_knows_what_the_run_will_skip() {
 /// dry run cannot predict. The cost of the harness is determined when a trial starts.
 fn tried_in_vain(record: &Record) -> bool {
     record.calibration.harness.is_some()
+}
+
+#[test]
+fn a_run_of_hours_is_announced_with_how_to_shorten_it() {
+    let place = Place::new(
+        "[group.a]\nmechanisms = \"pipe\"\nworkload = \"ping-pong\"\nplacement = \"unpinned\"\nsize_bytes = 1\n",
+    );
+    let long = ["--trials", "1000", "--measure-ms", "60000"];
+    let warned = |output: &std::process::Output| {
+        let text = [&output.stdout[..], &output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).split_whitespace().collect::<Vec<_>>().join(" ");
+        text.contains("warning: the run takes about") && text.contains("--measure-ms")
+    };
+    assert!(warned(&place.measure(&[&long[..], &["--dry-run"]].concat())));
+    assert!(!warned(&place.measure(&["--dry-run"])));
+    // The run itself says it before its first trial.
+    let args = [&["measure", "plan.toml"], &long[..]].concat();
+    let mut running = place.command(&args).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(running.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let first = said.find(|line| line.contains("warning") || line.contains("records go to"));
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(first.is_some_and(|line| line.contains("warning: the run takes about")));
 }
 
 #[test]

@@ -60,6 +60,9 @@ struct Preview {
     trials: u64,
     skipped: usize,
     expected_ms: u64,
+    /// That the run takes hours, and how to shorten it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
     /// The trials and the time that they take, in words.
     #[serde(skip)]
     announced: String,
@@ -97,6 +100,7 @@ impl Preview {
             trials,
             skipped: obstacles.iter().flatten().count(),
             expected_ms,
+            warning: estimate::warning(expected_ms),
             announced,
             cases: cases
                 .iter()
@@ -137,6 +141,10 @@ impl Preview {
             self.skipped,
             self.announced
         )?;
+        if let Some(warning) = &self.warning {
+            let text = format!("{}: {warning}", ui.paint("33", "warning"));
+            writeln!(out, "{}", wrap_indented(&text, ui.width, 0, 2))?;
+        }
         out.flush()
     }
 }
