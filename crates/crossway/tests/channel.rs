@@ -32,6 +32,24 @@ fn run(dir: &tempfile::TempDir, args: &[&str]) -> Output {
 }
 
 #[test]
+fn a_listener_that_is_interrupted_leaves_no_name() {
+    for (more, signal) in [(&["--once"][..], 2), (&[], 15)] {
+        let dir = tempfile::tempdir().unwrap();
+        let names = dir.path().join("names");
+        let args = [&["listen", "camera/left"], more].concat();
+        let mut listening = Running(channel(&dir, &args).spawn().unwrap());
+        let limit = Instant::now() + Duration::from_secs(60);
+        while !names.join("camera%2Fleft").exists() {
+            assert!(Instant::now() < limit, "it does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        crossway_sys::proc::signal(listening.0.id(), signal);
+        assert_eq!(listening.0.wait().unwrap().code(), Some(130));
+        assert_eq!(std::fs::read_dir(&names).unwrap().count(), 0, "no name is left");
+    }
+}
+
+#[test]
 fn lines_pass_by_name_a_switch_is_explained_and_top_shows_it() {
     let dir = tempfile::tempdir().unwrap();
     let mut listening =

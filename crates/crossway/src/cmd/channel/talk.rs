@@ -12,8 +12,9 @@ use crossway_channel::{Channel, Error, EventKind, Listener, RecvError};
 use crossway_sys::poll::{Interest, wait_ready};
 
 use super::Opening;
+use crate::ui::{EXIT_INTERRUPTED, Interrupts};
 
-/// Interval between checks whether another process wants to take over an idle channel.
+/// Interval between checks whether the listener is interrupted, or another process wants to take over an idle channel.
 const LOOK: Duration = Duration::from_millis(100);
 /// Maximum time to wait for a peer to receive the messages sent to it before its channel is handed over; after that,
 /// the hand-over fails.
@@ -80,6 +81,8 @@ pub(super) fn explain(channel: &Channel) -> JoinHandle<()> {
 impl Listen {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let options = self.opening.options()?;
+        // A listener that is interrupted removes its name.
+        let interrupts = Interrupts::catch()?;
         let (listener, mut channels) = if self.take_over {
             let until = Instant::now().checked_add(Duration::from_secs(self.wait_s));
             let taken = options.take_over(&self.name, until)?;
@@ -94,8 +97,18 @@ impl Listen {
             (options.listen(&self.name)?, Vec::new())
         };
         if self.once {
-            let channel = listener.accept(None)?;
-            return match self.serve(channel, &|| listener.is_asked_to_hand_over())? {
+            let channel = loop {
+                match listener.accept(Some(Instant::now() + LOOK)) {
+                    Err(Error::NobodyConnected { .. }) if !interrupts.any() => {}
+                    Err(Error::NobodyConnected { .. }) => {
+                        return Ok(ExitCode::from(EXIT_INTERRUPTED));
+                    }
+                    accepted => break accepted?,
+                }
+            };
+            let asked = || interrupts.any() || listener.is_asked_to_hand_over();
+            return match self.serve(channel, &asked)? {
+                End::Asked(_) if interrupts.any() => Ok(ExitCode::from(EXIT_INTERRUPTED)),
                 End::Closed => Ok(ExitCode::SUCCESS),
                 End::Died => Ok(ExitCode::FAILURE),
                 End::Asked(channel) => hand_over(listener, vec![*channel]),
@@ -116,6 +129,9 @@ impl Listen {
                 }));
             }
             serving.retain(|thread| !thread.is_finished());
+            if interrupts.any() {
+                return Ok(ExitCode::from(EXIT_INTERRUPTED));
+            }
             if listener.is_asked_to_hand_over() {
                 asked.store(true, Ordering::Relaxed);
                 let threads = serving.drain(..);
@@ -124,7 +140,7 @@ impl Listen {
             match listener.accept(Some(Instant::now())) {
                 Ok(channel) => channels.push(channel),
                 Err(Error::NobodyConnected { .. }) => {
-                    wait_ready(&listener, Interest::Readable, None)
+                    wait_ready(&listener, Interest::Readable, Some(Instant::now() + LOOK))
                         .context("cannot wait for connections")?;
                 }
                 Err(error) => return Err(error.into()),
