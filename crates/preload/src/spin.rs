@@ -5,6 +5,7 @@
 //! within [`LONGEST_LOOK`], and shrinks to nothing while they do not. The budget bounds what the process spends on all of them.
 
 use std::ffi::c_int;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ static RESTS: AtomicU64 = AtomicU64::new(0);
 static SPARED: AtomicU64 = AtomicU64::new(0);
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 static SPENT: AtomicU64 = AtomicU64::new(0);
+/// Whether the process is a fork, whose connections may all be its parent's.
+static FORKED: AtomicBool = AtomicBool::new(false);
 
 const fn ns(time: Duration) -> u64 {
     time.as_nanos() as u64
@@ -203,21 +206,50 @@ pub(crate) fn wait<T>(
     outcome
 }
 
-/// Says what active waiting has spared and cost, if the user asks for it.
+/// Says what active waiting has spared and cost, if the user asks for it, of each program that had a connection.
 pub(crate) fn explain() {
-    let spared = SPARED.load(Ordering::Relaxed);
-    let all = spared + SLEPT.load(Ordering::Relaxed);
-    if !is_on() || all == 0 || !explain::is_wanted() {
+    if !may_look() || !explain::is_wanted() {
+        return;
+    }
+    let (spared, slept) = (SPARED.load(Ordering::Relaxed), SLEPT.load(Ordering::Relaxed));
+    if spared + slept == 0 && FORKED.load(Ordering::Relaxed) {
         return;
     }
     let budget = f64::from(BUDGET.load(Ordering::Relaxed)) / 10.0;
     let spent = SPENT.load(Ordering::Relaxed) as f64 / 1e6;
-    explain::sum_up(
-        Program::own,
-        &format_args!(
+    explain::sum_up(Program::own, &Sum { spared, all: spared + slept, spent, budget });
+}
+
+/// What a process has spared and spent.
+struct Sum {
+    spared: u64,
+    all: u64,
+    /// Milliseconds.
+    spent: f64,
+    /// Per cent of the time.
+    budget: f64,
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Sum { spared, all, spent, budget } = self;
+        if *all == 0 {
+            // Each answer was there before the program looked for it.
+            return f.write_str("0 of 0 waits: the program never had to wait");
+        }
+        write!(
+            f,
             "{spared} of {all} waits ended before the program slept; looking took {spent:.1} ms, at most {budget}% of the time"
-        ),
-    );
+        )
+    }
+}
+
+/// Forgets what the parent of a forked process has waited for.
+pub(crate) fn forget() {
+    FORKED.store(true, Ordering::Relaxed);
+    for counter in [&SPARED, &SLEPT, &SPENT] {
+        counter.store(0, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]
@@ -237,6 +269,16 @@ mod tests {
             span = next_span(span, long);
         }
         assert_eq!(span, 0);
+    }
+
+    #[test]
+    fn a_program_that_never_waited_says_so() {
+        let sum = |spared, all| Sum { spared, all, spent: 1.5, budget: 20.0 }.to_string();
+        assert_eq!(sum(0, 0), "0 of 0 waits: the program never had to wait");
+        assert_eq!(
+            sum(1, 3),
+            "1 of 3 waits ended before the program slept; looking took 1.5 ms, at most 20% of the time"
+        );
     }
 
     #[test]

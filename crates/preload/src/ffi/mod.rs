@@ -44,6 +44,7 @@ extern "C" fn before_fork() {
 }
 
 extern "C" fn in_child() {
+    crate::spin::forget();
     crate::moving::listens_still();
 }
 
