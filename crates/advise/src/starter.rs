@@ -1,78 +1,15 @@
 //! Starter programs: a small server and client for the recommended mechanism, with deadlines, reconnection,
 //! back-pressure and clean-up; for a fan-out, a publisher and a subscriber. The two may be written in different languages.
 
-use std::fmt;
+mod language;
+
 use std::io;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
+
+pub use language::{Language, Languages};
 
 use super::Question;
 use super::question::Pattern;
-
-/// A language in which starter programs are available.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
-    /// C11 with POSIX threads.
-    C,
-    /// Rust, standard library only.
-    Rust,
-    /// Python 3, standard library only.
-    Python,
-}
-
-impl Language {
-    /// All languages with their names.
-    pub const ALL: [(&'static str, Language); 3] =
-        [("c", Language::C), ("rust", Language::Rust), ("python", Language::Python)];
-
-    /// The name, as on the command line.
-    pub fn name(self) -> &'static str {
-        Language::ALL.iter().find(|(_, language)| *language == self).map_or("", |(name, _)| name)
-    }
-
-    /// The ending of its source files.
-    fn ending(self) -> &'static str {
-        match self {
-            Language::C => "c",
-            Language::Rust => "rs",
-            Language::Python => "py",
-        }
-    }
-}
-
-/// The languages of the client and of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Languages {
-    /// Of the client.
-    pub client: Language,
-    /// Of the server.
-    pub server: Language,
-}
-
-impl FromStr for Languages {
-    type Err = String;
-
-    /// Parses one language for both programs, or two, as `python,c`: the client's and the server's.
-    fn from_str(text: &str) -> Result<Languages, String> {
-        let language = |word: &str| {
-            let found = Language::ALL.iter().find(|(name, _)| *name == word.trim());
-            found.map(|(_, language)| *language).ok_or_else(|| {
-                format!("'{word}' is none of c, rust and python; write one, or CLIENT,SERVER")
-            })
-        };
-        let (client, server) = text.split_once(',').unwrap_or((text, text));
-        Ok(Languages { client: language(client)?, server: language(server)? })
-    }
-}
-
-impl fmt::Display for Languages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.client == self.server {
-            true => f.write_str(self.client.name()),
-            false => write!(f, "{},{}", self.client.name(), self.server.name()),
-        }
-    }
-}
 
 /// The reason why no starter programs were written.
 #[derive(Debug, thiserror::Error)]
@@ -143,7 +80,12 @@ const KINDS: &[Kind] = &[
     socket("tipc-kernel-seqpacket", &["seqpacket", "tipc"], "AF_TIPC", "SOCK_SEQPACKET"),
     socket("tipc-node-stream", &["stream", "tipc", "node"], "AF_TIPC", "SOCK_STREAM"),
     socket("tipc-node-seqpacket", &["seqpacket", "tipc", "node"], "AF_TIPC", "SOCK_SEQPACKET"),
+    socket("tipc-kernel-rdm", &["dgram", "tipc"], "AF_TIPC", "SOCK_RDM"),
+    socket("tipc-kernel-dgram", &["dgram", "tipc"], "AF_TIPC", "SOCK_DGRAM"),
+    socket("tipc-node-rdm", &["dgram", "tipc", "node"], "AF_TIPC", "SOCK_RDM"),
+    socket("tipc-node-dgram", &["dgram", "tipc", "node"], "AF_TIPC", "SOCK_DGRAM"),
     plain("posix-mq", &["mq"]),
+    plain("sysv-mq", &["sysv"]),
     plain("shm-futex", &["library"]),
     plain("shm-spin", &["library"]),
     plain("shm-eventfd", &["library"]),
@@ -157,10 +99,13 @@ impl Kind {
     fn is_in(&self, language: Language) -> bool {
         match language {
             Language::C => true,
-            // Its standard library has no POSIX message queues.
-            Language::Python => !self.has("library") && !self.has("mq"),
+            // Its standard library has no message queues.
+            Language::Python => !["library", "mq", "sysv"].iter().any(|p| self.has(p)),
             // What the standard library has: neither SOCK_SEQPACKET nor AF_TIPC nor a deadline on pipes.
-            Language::Rust => ["unixstream", "inetstream", "dgram"].iter().any(|p| self.has(p)),
+            Language::Rust => {
+                let kinds = ["unixstream", "inetstream", "unixdgram", "inetdgram"];
+                kinds.iter().any(|p| self.has(p))
+            }
         }
     }
 }
@@ -301,6 +246,7 @@ pub fn write(
         ["pipe"] => format!("'{start_server}'"),
         ["library"] => "example".to_owned(),
         ["mq"] => "/example".to_owned(),
+        ["sysv"] => "0x5150cafe".to_owned(),
         _ if unix => "example.sock".to_owned(),
         _ if kind.has("tipc") => "18888:17".to_owned(),
         ["fifo"] => "example.fifo".to_owned(),
@@ -317,17 +263,26 @@ pub fn write(
     let run: Vec<String> = run.iter().map(|line| format!("    {line}")).collect();
     let server_use =
         if pipe { "the client starts it".to_owned() } else { format!("{start_server} ADDRESS") };
-    let death = match (server, unix || kind.has("fifo") || kind.has("mq")) {
+    let leaves_address = ["unix", "fifo", "mq", "sysv"].iter().any(|part| kind.has(part));
+    let death = match (server, leaves_address) {
         (Language::Rust, true) => {
             format!(
                 " However a {sends} in Rust ends, it leaves its address; the next one removes it."
             )
         }
         (_, true) => {
-            format!(" A {sends} that is killed leaves its address behind; the next one removes it.")
+            let takes = if kind.has("sysv") { "uses" } else { "removes" };
+            format!(" A {sends} that is killed leaves its address behind; the next one {takes} it.")
         }
         _ => String::new(),
     };
+    let both = match kind.has("sysv") {
+        true => {
+            " If both ends are killed within 2 s, the two queues between them stay: `ipcs -q` lists them."
+        }
+        false => "",
+    };
+    let death = format!("{death}{both}");
     let python = kind.protocol.map_or("0".to_owned(), |name| format!("socket.{name}"));
     let words = [
         ("@WHY@", why.as_str()),

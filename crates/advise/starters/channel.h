@@ -32,6 +32,10 @@
 @if mq
 #include <mqueue.h>
 @end
+@if sysv
+#include <sys/ipc.h>
+#include <sys/msg.h>
+@end
 @if library
 #include <crossway_channel.h>
 @end
@@ -93,17 +97,19 @@ static void channel_remove(void)
 {
 }
 @end
-@if stream seqpacket dgram pipe fifo mq
+@if stream seqpacket dgram pipe fifo mq sysv
 struct channel {
     int in, out; /* A socket is both. */
 @if pipe
     pid_t peer; /* The server's process, which the client started. */
 @end
-@if mq
+@if mq sysv
     pid_t peer; /* The process at the other end, whose death a queue does not report. */
 @end
 };
 
+@end
+@if stream seqpacket dgram pipe fifo mq
 static int64_t now_ms(void)
 {
     struct timespec t;
@@ -387,10 +393,15 @@ static int channel_connect(struct channel *c, const char *address)
 @end
 @if dgram
 
-/* Binds a socket to an address that the system chooses. */
+/* Makes a socket with an address that the system chooses. */
 static int bound_socket(void)
 {
+@if tipc
+    return new_socket(); /* Each has a port of its own. */
+@end
+@if inet unix
     struct sockaddr_storage any = {.ss_family = @FAMILY@};
+@end
 @if inet
     ((struct sockaddr_in *)&any)->sin_addr.s_addr = htonl(INADDR_ANY);
     socklen_t length = sizeof(struct sockaddr_in);
@@ -398,8 +409,10 @@ static int bound_socket(void)
 @if unix
     socklen_t length = sizeof(sa_family_t);
 @end
+@if inet unix
     int fd = new_socket();
     return fd >= 0 && bind(fd, (struct sockaddr *)&any, length) ? give_up(fd) : fd;
+@end
 }
 
 /* Each client gets a socket of its own, which is connected to the client's, so that it receives from nobody else: the
@@ -735,6 +748,201 @@ static void channel_remove(void)
 {
     if (path)
         mq_unlink(path);
+}
+@end
+@if sysv
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+struct letter {
+    long kind; /* Always 1. */
+    char bytes[LARGEST];
+};
+
+static int listener = -1;
+/* The queues of open channels, which nothing but IPC_RMID removes: for the end of the program. */
+static int owned[256];
+static pthread_mutex_t owning = PTHREAD_MUTEX_INITIALIZER;
+
+static void own(int from, int to)
+{
+    pthread_mutex_lock(&owning);
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        if (owned[i] == from) {
+            owned[i] = to;
+            break;
+        }
+    pthread_mutex_unlock(&owning);
+}
+
+static void interrupted(int number)
+{
+    (void)number;
+}
+
+/* Begins a call that may sleep until the deadline. A queue has no descriptor for poll: a timer interrupts the calling
+   thread's call, each millisecond from the deadline on, since a first signal may come before the call. */
+static int begin_sleep(timer_t *timer)
+{
+    struct sigaction action = {.sa_handler = interrupted};
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1};
+    struct itimerspec when = {
+        .it_value = {.tv_sec = DEADLINE_MS / 1000, .tv_nsec = DEADLINE_MS % 1000 * 1000000 + 1},
+        .it_interval = {.tv_nsec = 1000000},
+    };
+    event.sigev_notify_thread_id = gettid();
+    if (sigaction(SIGUSR1, &action, NULL) || timer_create(CLOCK_MONOTONIC, &event, timer))
+        return -1;
+    return timer_settime(*timer, 0, &when, NULL);
+}
+
+/* Ends it: an interruption is the deadline's, and a queue that was removed is a connection that was closed. */
+static void end_sleep(timer_t timer)
+{
+    int cause = errno;
+    timer_delete(timer);
+    errno = cause == EINTR ? ETIMEDOUT : cause == EIDRM || cause == EINVAL ? ECONNRESET : cause;
+}
+
+static int put_letter(int queue, const struct letter *letter, uint32_t length)
+{
+    timer_t timer;
+    if (msgsnd(queue, letter, length, IPC_NOWAIT) == 0)
+        return 0;
+    if (errno != EAGAIN || begin_sleep(&timer)) {
+        errno = errno == EIDRM ? ECONNRESET : errno;
+        return -1;
+    }
+    int result = msgsnd(queue, letter, length, 0);
+    end_sleep(timer);
+    return result;
+}
+
+static ssize_t take_letter(int queue, struct letter *letter)
+{
+    timer_t timer;
+    ssize_t n = msgrcv(queue, letter, LARGEST, 0, IPC_NOWAIT);
+    if (n >= 0)
+        return n;
+    if (errno != ENOMSG || begin_sleep(&timer)) {
+        errno = errno == EIDRM || errno == EINVAL ? ECONNRESET : errno;
+        return -1;
+    }
+    n = msgrcv(queue, letter, LARGEST, 0, 0);
+    end_sleep(timer);
+    return n;
+}
+
+/* Sends a message. A full queue makes the sender wait. */
+static int send_message(struct channel *c, const void *message, uint32_t length)
+{
+    struct letter letter = {.kind = 1};
+    if (length > LARGEST) {
+        errno = EMSGSIZE;
+        return -1;
+    }
+    memcpy(letter.bytes, message, length);
+    return put_letter(c->out, &letter, length);
+}
+
+/* Receives a message into LARGEST bytes. ETIMEDOUT: there was none, and the channel may be kept. */
+static ssize_t receive_message(struct channel *c, void *message)
+{
+    struct letter letter;
+    ssize_t n = take_letter(c->in, &letter);
+    if (n >= 0)
+        memcpy(message, letter.bytes, n);
+    else if (errno == ETIMEDOUT && kill(c->peer, 0))
+        errno = errno == ESRCH ? ECONNRESET : ETIMEDOUT;
+    return n;
+}
+
+/* The key of the server's queue: a number that no other program uses, such as 0x5150cafe. */
+static int queue_of(const char *address, int flags)
+{
+    char *end;
+    key_t key = (key_t)strtoul(address, &end, 0);
+    if (!*address || *end || key == IPC_PRIVATE) {
+        errno = EINVAL;
+        return -1;
+    }
+    return msgget(key, 0600 | flags);
+}
+
+static int channel_listen(const char *address)
+{
+    struct msqid_ds found;
+    listener = queue_of(address, IPC_CREAT);
+    if (listener < 0 || msgctl(listener, IPC_STAT, &found))
+        return -1;
+    if (found.msg_perm.uid != geteuid()) {
+        errno = EEXIST;
+        return -1;
+    }
+    return 0;
+}
+
+/* A client makes two queues, and sends their numbers and its own to the server's queue. Either end removes both. */
+static int channel_accept(struct channel *c)
+{
+    for (;;) {
+        struct letter letter;
+        int32_t greeting[3], self = getpid();
+        if (msgrcv(listener, &letter, LARGEST, 0, 0) != sizeof greeting) {
+            if (errno == EIDRM || errno == EINVAL)
+                return -1;
+            continue;
+        }
+        memcpy(greeting, letter.bytes, sizeof greeting);
+        *c = (struct channel){.in = greeting[1], .out = greeting[2], .peer = greeting[0]};
+        memcpy(letter.bytes, &self, sizeof self);
+        if (c->peer > 0 && put_letter(c->out, &letter, sizeof self) == 0) {
+            own(0, c->in);
+            own(0, c->out);
+            return 0;
+        } /* Otherwise, the client has gone meanwhile. */
+    }
+}
+
+static void channel_close(struct channel *c)
+{
+    msgctl(c->in, IPC_RMID, NULL);
+    msgctl(c->out, IPC_RMID, NULL);
+    own(c->in, 0);
+    own(c->out, 0);
+}
+
+static int channel_connect(struct channel *c, const char *address)
+{
+    int server = queue_of(address, 0);
+    if (server < 0)
+        return -1;
+    *c = (struct channel){.in = msgget(IPC_PRIVATE, 0600), .out = msgget(IPC_PRIVATE, 0600)};
+    struct letter letter = {.kind = 1};
+    int32_t greeting[3] = {getpid(), c->out, c->in};
+    memcpy(letter.bytes, greeting, sizeof greeting);
+    if (c->in >= 0 && c->out >= 0 && msgsnd(server, &letter, sizeof greeting, IPC_NOWAIT) == 0 &&
+        take_letter(c->in, &letter) == sizeof(int32_t)) {
+        int32_t peer;
+        memcpy(&peer, letter.bytes, sizeof peer);
+        c->peer = peer;
+        return 0;
+    }
+    int cause = errno;
+    channel_close(c);
+    errno = cause;
+    return -1;
+}
+
+static void channel_remove(void)
+{
+    if (listener >= 0)
+        msgctl(listener, IPC_RMID, NULL);
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        if (owned[i])
+            msgctl(owned[i], IPC_RMID, NULL);
 }
 @end
 

@@ -239,7 +239,11 @@ def connect(text):
 def bound_socket():
     """A socket whose address the system chooses."""
     sock = new_socket()
+@end
+@if inetdgram unixdgram
     sock.bind(@ANY_PY@)
+@end
+@if dgram
     return sock
 
 

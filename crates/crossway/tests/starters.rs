@@ -195,6 +195,7 @@ fn address(mechanism: &str, server: &[String]) -> String {
         "pipe" => server.join(" "),
         "fifo" => "f".to_owned(),
         "posix-mq" => format!("/crossway-starter-{}-{number}", std::process::id()),
+        "sysv-mq" => format!("{:#x}", 0x5150_0000 + (std::process::id() << 8 | number)),
         unix if unix.starts_with("uds") => "s".to_owned(),
         tipc if tipc.starts_with("tipc") => "18888:17".to_owned(),
         library if library.starts_with("shm-") => {

@@ -11,7 +11,12 @@ use super::{boot, errors, exec, own};
 fn starter_programs_answer_over_the_kernels_tipc() {
     let guest = own("tgs");
     let Some(_guest) = boot(&guest, &[]) else { return };
-    for (kind, languages) in [("stream", "c,python"), ("seqpacket", "python,c")] {
+    for (kind, languages) in [
+        ("stream", "c,python"),
+        ("seqpacket", "python,c"),
+        ("rdm", "c,python"),
+        ("dgram", "python,c"),
+    ] {
         let dir = tempfile::tempdir().expect("a folder");
         let mechanism = format!("tipc-kernel-{kind}");
         let languages = languages.parse().expect("languages");
