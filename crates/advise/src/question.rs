@@ -370,7 +370,7 @@ fn workload(pattern: Pattern, rate_per_s: Option<f64>, peers: u32, bytes: u64) -
             Workload::Requests { period_ns: (1e9 / rate).round().max(1.0) as u64 }
         }
         (Pattern::ConnectPerExchange, _) => Workload::Exchange,
-        (Pattern::FanOut, _) => Workload::FanOut { receivers: peers },
+        (Pattern::FanOut, _) => Workload::FanOut { receivers: peers, period_us: 0 },
         (Pattern::FanIn, _) => Workload::FanIn { senders: peers, receiver_us: 0 },
         (Pattern::Stream, None) => Workload::Throughput,
         (Pattern::Stream, Some(rate)) => {

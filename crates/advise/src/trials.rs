@@ -334,7 +334,7 @@ impl Trial {
                 None => 1.0,
             },
             Workload::FanIn { senders, .. } => f64::from(senders),
-            Workload::FanOut { receivers } => f64::from(receivers),
+            Workload::FanOut { receivers, .. } => f64::from(receivers),
             _ => 1.0,
         }
     }

@@ -108,15 +108,15 @@ pub(crate) fn enter(
     Ok(())
 }
 
-/// The message counts of a trial. A round trip counts as one message, by the client's counters; errors that the server
+/// The message counts of a trial. A round trip counts as one message, by the clients' counters; errors that the server
 /// observed are added.
 fn counts(workload: Workload, outcomes: &[Outcome], warmup: u64) -> Counts {
     let both_ways = workload.facts().has_replies;
     let (sent, received, bytes) = if both_ways {
-        (outcomes[0].sent, outcomes[0].received, outcomes[0].bytes)
+        // The last role is the server.
+        totals(&outcomes[..outcomes.len() - 1])
     } else {
-        let total = |field: fn(&Outcome) -> u64| outcomes.iter().map(field).sum();
-        (total(|o| o.sent), total(|o| o.received), total(|o| o.bytes))
+        totals(outcomes)
     };
     Counts {
         sent,
@@ -126,6 +126,12 @@ fn counts(workload: Workload, outcomes: &[Outcome], warmup: u64) -> Counts {
         corrupt: outcomes.iter().map(|o| o.corrupt).sum(),
         warmup,
     }
+}
+
+/// What these roles sent and received, and the bytes of the latter.
+fn totals(outcomes: &[Outcome]) -> (u64, u64, u64) {
+    let total = |field: fn(&Outcome) -> u64| outcomes.iter().map(field).sum();
+    (total(|o| o.sent), total(|o| o.received), total(|o| o.bytes))
 }
 
 /// Judges whether everything arrived, in order and intact, as far as the mechanism guarantees that.
@@ -195,14 +201,18 @@ fn servers(brought: &Brought) -> Vec<ServerMeters> {
     servers
 }
 
-/// All distributions of a trial; that of tear-down is computed from time stamps of both ends.
+/// All distributions of a trial: of several clients or receivers together, and that of tear-down from time stamps of both
+/// ends.
 fn histograms(outcomes: &[Outcome]) -> Vec<(Span, Histogram<u64>)> {
-    let mut all: Vec<(Span, Histogram<u64>)> = outcomes
-        .iter()
-        .flat_map(|o| &o.histograms)
-        .filter_map(|(span, text)| Some((*span, histogram::decode(text)?)))
-        .filter(|(_, h)| !h.is_empty())
-        .collect();
+    let mut all: Vec<(Span, Histogram<u64>)> = Vec::new();
+    for (span, text) in outcomes.iter().flat_map(|o| &o.histograms) {
+        let Some(one) = histogram::decode(text).filter(|h| !h.is_empty()) else { continue };
+        match all.iter_mut().find(|(known, _)| known == span) {
+            // The histograms of all roles have the same range.
+            Some((_, together)) => drop(together.add(&one)),
+            None => all.push((*span, one)),
+        }
+    }
     if let [client, server, ..] = outcomes
         && !client.stamps.is_empty()
     {

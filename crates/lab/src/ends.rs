@@ -15,8 +15,8 @@ use crossway_sys::clock::{instant_at, monotonic_ns};
 use crate::control::Window;
 use crate::role_context::{Distribution, RoleContext, RoleError};
 use crate::workload::{
-    Arrivals, ByCopy, InPlace, Latencies, Pace, Punctuality, Receipts, Stop, exchange, open_ended,
-    paced, ping_pong, replay, requests, shared, throughput,
+    Arrivals, ByCopy, InPlace, Latencies, Pace, Punctuality, Receipts, Stop, clients, exchange,
+    open_ended, paced, ping_pong, replay, requests, shared, throughput,
 };
 
 /// The ends of a role. Methods that take a [`RoleContext`] run one loop of a workload on the first channel, unless they
@@ -110,6 +110,26 @@ pub(crate) trait Ends {
         context: &mut RoleContext,
         until_ns: u64,
     ) -> Result<shared::Sent, RoleError>;
+
+    /// Sends each message on all channels, at fixed times.
+    fn publish(
+        &mut self,
+        context: &mut RoleContext,
+        messages: u64,
+        pace: &Pace,
+        punctuality: &mut Punctuality,
+    ) -> Result<(), RoleError>;
+
+    /// Keeps requests in flight.
+    fn ask_in_flight(
+        &mut self,
+        context: &mut RoleContext,
+        until_ns: u64,
+        asked: &mut clients::Asked,
+    ) -> Result<(), RoleError>;
+
+    /// Answers on all channels.
+    fn answer_all(&mut self, context: &mut RoleContext) -> Result<(), RoleError>;
 
     /// Receives from all channels.
     fn receive_from_all(
@@ -366,6 +386,32 @@ impl<M: Mechanism> Ends for EndsOf<M> {
     ) -> Result<shared::Sent, RoleError> {
         let ends = &mut self.channels[..];
         by_access!(context, put => shared::send_loop(ends, context, until_ns, put))
+    }
+
+    fn publish(
+        &mut self,
+        context: &mut RoleContext,
+        messages: u64,
+        pace: &Pace,
+        punctuality: &mut Punctuality,
+    ) -> Result<(), RoleError> {
+        let ends = &mut self.channels[..];
+        by_access!(context, put => paced::publish_loop(ends, context, messages, pace, punctuality, put))
+    }
+
+    fn ask_in_flight(
+        &mut self,
+        context: &mut RoleContext,
+        until_ns: u64,
+        asked: &mut clients::Asked,
+    ) -> Result<(), RoleError> {
+        let ends = &mut self.channels[0];
+        by_access!(context, put => clients::ask_loop(ends, context, until_ns, asked, put))
+    }
+
+    fn answer_all(&mut self, context: &mut RoleContext) -> Result<(), RoleError> {
+        let ends = &mut self.channels[..];
+        by_access!(context, put => clients::answer_loop(ends, context, put))
     }
 
     fn receive_from_all(

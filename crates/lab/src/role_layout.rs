@@ -102,7 +102,20 @@ impl RoleLayout {
                     .collect();
                 RoleLayout { roles, links }
             }
-            Workload::FanOut { receivers } => {
+            Workload::Clients { clients, .. } => {
+                let hub = clients as usize;
+                // All get their replies from the single server, whose number is 0.
+                let mut roles: Vec<_> = (0..clients as u16)
+                    .map(|i| RoleSpec { first_peer: 0, ..active(Part::Client, i) })
+                    .collect();
+                let (listeners, peers) = (clients as u16, clients as u16);
+                roles.push(RoleSpec { listeners, peers, ..passive(Part::Server, 0) });
+                let links = (0..hub)
+                    .map(|i| Link { offer: i, channel_there: i as u16, ..link(hub, i) })
+                    .collect();
+                RoleLayout { roles, links }
+            }
+            Workload::FanOut { receivers, .. } => {
                 let mut roles = vec![active(Part::Sender, 0)];
                 roles.extend((0..receivers as u16).map(|i| RoleSpec {
                     // All receive from the single sender, whose number is 0.

@@ -120,6 +120,7 @@ fn of_setting(summary: &Summary, setting: usize) -> Vec<Block> {
     for (kind, tables) in [
         ("messages at a fixed rate", paced::sheets as Tables),
         ("exchanges", by_workload::exchanges),
+        ("clients of one server", by_workload::clients),
         ("replays of recordings", by_workload::replays),
         ("several senders or receivers", by_workload::shared),
         ("background workloads", beside::sheets),

@@ -6,6 +6,7 @@ mod goals;
 mod interrupted;
 #[path = "../place/mod.rs"]
 mod place;
+mod several;
 
 use std::fs;
 use std::path::Path;

@@ -17,6 +17,7 @@ pub(super) fn of(outcomes: &[Outcome], workload: Workload) -> Option<Fairness> {
         | Workload::Paced { .. }
         | Workload::Requests { .. }
         | Workload::Exchange
+        | Workload::Clients { .. }
         | Workload::Replay { .. } => return None,
     };
     let total: u64 = amounts.iter().sum();

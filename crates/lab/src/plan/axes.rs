@@ -12,6 +12,8 @@ use crate::replay::{AS_FAST_AS_POSSIBLE, MOST_PERCENT, Replay};
 use crossway_records::inputs::{Ends, Load, Placement, Workload};
 
 const MOST_PEERS: u64 = 64;
+/// Maximum number of requests that a client has in flight.
+const MOST_IN_FLIGHT: u64 = 256;
 
 pub(super) fn ends(at: &At<'_>, value: &Value) -> Result<Ends, PlanError> {
     match at.text(value)? {
@@ -43,7 +45,8 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
     const ALLOWED: &str = "throughput, ping-pong, exchange, { paced = { burst_bytes = N, period_us = N } }, \
                            { requests = { period_ns = N } }, { pairs = { pairs = N } }, \
                            { fan-in = { senders = N, receiver_us = N } } (receiver_us may be omitted), \
-                           { fan-out = { receivers = N } }, \
+                           { fan-out = { receivers = N, period_us = N } } (period_us may be omitted), \
+                           { clients = { clients = N, in_flight = N } } (in_flight may be omitted), \
                            { replay = 'RECORDING', channel = N, speed = N } (channel and speed may be omitted)";
     if let Some(word) = value.as_str() {
         return match word {
@@ -82,7 +85,24 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
             };
             Ok(Workload::FanIn { senders, receiver_us })
         }
-        "fan-out" => Ok(Workload::FanOut { receivers: count("receivers")? }),
+        "fan-out" => {
+            at.only(table, &["receivers", "period_us"])?;
+            let receivers = at.field(table, "receivers", 2, MOST_PEERS)? as u32;
+            let period_us = match table.get("period_us") {
+                Some(value) => at.key("period_us").number(value, 10, 3_600_000_000)? as u32,
+                None => 0,
+            };
+            Ok(Workload::FanOut { receivers, period_us })
+        }
+        "clients" => {
+            at.only(table, &["clients", "in_flight"])?;
+            let clients = at.field(table, "clients", 1, MOST_PEERS)? as u32;
+            let in_flight = match table.get("in_flight") {
+                Some(value) => at.key("in_flight").number(value, 1, MOST_IN_FLIGHT)? as u32,
+                None => 1,
+            };
+            Ok(Workload::Clients { clients, in_flight })
+        }
         _ => Err(at.bad(format!("unknown workload; allowed: {ALLOWED}"))),
     }
 }

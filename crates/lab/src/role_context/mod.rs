@@ -85,7 +85,7 @@ impl RoleContext {
             caps,
             ticker: task.ticker.unwrap_or_else(|| Ticker::calibrate(CALIBRATION)),
             source: match task.inputs.workload {
-                Workload::FanOut { .. } => {
+                Workload::FanOut { .. } | Workload::Clients { .. } => {
                     Source::new(sent, task.index, seed, working_set).without_lead()
                 }
                 _ => Source::new(sent, task.index, seed, working_set),

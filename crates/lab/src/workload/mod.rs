@@ -1,6 +1,7 @@
 //! The workloads, one file each. The loop of each is generic over the halves of a channel, so that no timed loop
 //! contains a virtual call; the loops are called through [`Ends`], and all around them exists once.
 
+pub(crate) mod clients;
 pub(crate) mod exchange;
 mod latencies;
 pub(crate) mod open_ended;
@@ -62,6 +63,17 @@ pub(crate) fn run(
         }
         (Workload::Exchange, Client) => exchange::ask(ends, context, window),
         (Workload::Exchange, Server) => exchange::answer(ends, context, window),
+        (Workload::FanOut { period_us: period @ 1.., .. }, part) => {
+            let pace = paced::Pace::of_one(u64::from(period) * 1_000, at_ns);
+            match part {
+                Sender => paced::publish(ends, context, window, &pace, line),
+                _ => paced::receive(ends, context, window, &pace),
+            }
+        }
+        (Workload::Clients { in_flight, .. }, Client) => {
+            clients::ask(ends, context, at_ns, in_flight)
+        }
+        (Workload::Clients { .. }, Server) => clients::answer(ends, context),
         (Workload::Pairs { .. } | Workload::FanIn { .. } | Workload::FanOut { .. }, Sender) => {
             shared::send(ends, context, at_ns)
         }
@@ -77,6 +89,7 @@ pub(crate) fn run(
             | Workload::Exchange
             | Workload::Pairs { .. }
             | Workload::FanIn { .. }
+            | Workload::Clients { .. }
             | Workload::FanOut { .. }),
             part,
         ) => Err(RoleError::Wrong(format!("the workload {workload:?} has no {}", part.name()))),

@@ -176,6 +176,51 @@ pub(super) fn send(
     Ok(outcome)
 }
 
+/// Sends each message to all receivers, one after another, beginning with the same one each time.
+pub(super) fn publish(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
+    window: &Window,
+    pace: &Pace,
+    line: BorrowedFd<'_>,
+) -> Result<Outcome, RoleError> {
+    context.sequences.resize(ends.channels(), 0);
+    let mut punctuality = Punctuality::new(pace);
+    let mut outcome = metered(|| ends.publish(context, window.messages, pace, &mut punctuality))?;
+    // The first operation is the first message, not the sleep before it.
+    outcome.start_ns = outcome.start_ns.max(pace.first_ns);
+    outcome.pacing = Some(punctuality.finish());
+    outcome.sent = window.messages * ends.channels() as u64;
+    if context.lossy() {
+        end_lossy(ends, window.number, line)?;
+    }
+    Ok(outcome)
+}
+
+pub(crate) fn publish_loop<T: Tx, R: Rx, P: Put>(
+    channels: &mut [(T, R)],
+    context: &mut RoleContext,
+    messages: u64,
+    pace: &Pace,
+    punctuality: &mut Punctuality,
+    _: P,
+) -> Result<(), RoleError> {
+    let spin_ahead_ns = spin_ahead_ns(&context.task.inputs);
+    let RoleContext { source, scratch, sequences, .. } = context;
+    for message in 0..messages {
+        let instant = pace.instant_ns(message);
+        let began = pace.wait_for(message, spin_ahead_ns);
+        for ((tx, _), sequence) in channels.iter_mut().zip(sequences.iter_mut()) {
+            source.swap_sequence(sequence);
+            P::put(tx, source, scratch)?;
+            source.swap_sequence(sequence);
+            tx.flush()?;
+        }
+        punctuality.add(instant, began, monotonic_ns());
+    }
+    Ok(())
+}
+
 pub(crate) fn send_loop<T: Tx, P: Put>(
     tx: &mut T,
     context: &mut RoleContext,

@@ -18,7 +18,7 @@ use crate::role_context::{RoleContext, RoleError, sleeps};
 use crossway_records::inputs::Workload;
 
 /// Maximum number of messages received from one channel before the next channel gets its turn.
-const TURN: u32 = 16;
+pub(super) const TURN: u32 = 16;
 
 /// Sends to each channel in turn until the time at which the window ends, and then sends the end marks.
 pub(super) fn send(
@@ -78,7 +78,7 @@ pub(crate) fn send_loop<T: Tx, R: Rx, P: Put>(
     Ok(Sent { messages: sent, longest })
 }
 
-fn ticks_until(ticker: &Ticker, until_ns: u64) -> u64 {
+pub(super) fn ticks_until(ticker: &Ticker, until_ns: u64) -> u64 {
     (until_ns.saturating_sub(monotonic_ns()) as f64 / ticker.ns_per_tick()) as u64
 }
 
@@ -191,18 +191,27 @@ fn receive_in_turn<R: Rx>(
             }
         }
         open.retain(|at| !ended.contains(at));
-        if idle && may_sleep && !open.is_empty() {
-            let fds: Option<Vec<BorrowedFd<'_>>> =
-                open.iter().map(|&at| rxs[at].wait_fd()).collect();
-            match fds {
-                Some(fds) => {
-                    drop(poll::any_readable(&fds, None).map_err(|e| OsError::new("poll", "", e))?)
-                }
-                None => std::thread::yield_now(),
-            }
-        } else if idle {
-            crossway_sys::spin::hint();
+        if idle {
+            wait_for_any(open.iter().map(|&at| rxs[at].wait_fd()), may_sleep)?;
         }
+    }
+    Ok(())
+}
+
+/// Waits until one of these ends has a message: asleep if that is allowed and all of them can be polled.
+pub(super) fn wait_for_any<'a>(
+    fds: impl Iterator<Item = Option<BorrowedFd<'a>>>,
+    may_sleep: bool,
+) -> Result<(), RoleError> {
+    if !may_sleep {
+        crossway_sys::spin::hint();
+        return Ok(());
+    }
+    let fds: Option<Vec<BorrowedFd<'_>>> = fds.collect();
+    match fds {
+        Some(fds) if fds.is_empty() => {}
+        Some(fds) => drop(poll::any_readable(&fds, None).map_err(|e| OsError::new("poll", "", e))?),
+        None => std::thread::yield_now(),
     }
     Ok(())
 }

@@ -135,21 +135,22 @@ pub(super) fn receive_lossy<R: Rx>(
     }
 }
 
-/// Repeats the end mark until the controller orders a stop, because the receiver has got one. The receiver does not
-/// answer it: an answer could be lost, too, and messages that an overloaded receiver has returned can fill the sender's
+/// Repeats the end mark on all channels until the controller orders a stop, because each receiver has got one. A receiver
+/// does not answer it: an answer could be lost, too, and messages that an overloaded receiver has returned can fill the sender's
 /// queue.
 pub(super) fn end_lossy(
     ends: &mut dyn Ends,
     window: u32,
     line: BorrowedFd<'_>,
 ) -> Result<(), RoleError> {
-    let (tx, _) =
-        ends.halves(0).ok_or_else(|| RoleError::Wrong("there is no channel to end".to_owned()))?;
     for _ in 0..MARK_LIMIT {
         let until = Instant::now() + MARK_PERIOD;
-        match tx.try_send(&mark(window)) {
-            Ok(()) | Err(SendError::Full) => {}
-            Err(e) => return Err(e.into()),
+        for channel in 0..ends.channels() {
+            let Some((tx, _)) = ends.halves(channel) else { continue };
+            match tx.try_send(&mark(window)) {
+                Ok(()) | Err(SendError::Full) => {}
+                Err(e) => return Err(e.into()),
+            }
         }
         if stop_ordered(line, until)? {
             return Ok(());

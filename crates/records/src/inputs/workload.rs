@@ -44,10 +44,22 @@ pub enum Workload {
         #[serde(default, skip_serializing_if = "is_zero")]
         receiver_us: u32,
     },
-    /// One sender to several receivers in turn.
+    /// One sender to several receivers in turn: as fast as they receive or, with a period, open loop. The latency of each
+    /// message to each receiver counts from the time at which it was due for all of them.
     FanOut {
         /// Number of receivers.
         receivers: u32,
+        /// Microseconds between two messages to all receivers; 0 for as many as possible.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        period_us: u32,
+    },
+    /// Several clients of one server, each with a channel of its own and as many requests in flight as it may: a reply
+    /// is followed by the next request. The time from each request to its reply is reported as a round trip.
+    Clients {
+        /// Number of clients.
+        clients: u32,
+        /// Number of requests that each client has in flight.
+        in_flight: u32,
     },
     /// The messages of a recorded channel, with their sizes, pauses and causes.
     Replay {
@@ -86,7 +98,11 @@ impl Workload {
             Self::Pairs { pairs } => format!("pairs-{pairs}"),
             Self::FanIn { senders, receiver_us: 0 } => format!("fan-in-{senders}"),
             Self::FanIn { senders, receiver_us } => format!("fan-in-{senders}-slow{receiver_us}us"),
-            Self::FanOut { receivers } => format!("fan-out-{receivers}"),
+            Self::FanOut { receivers, period_us: 0 } => format!("fan-out-{receivers}"),
+            Self::FanOut { receivers, period_us } => format!("fan-out-{receivers}-{period_us}us"),
+            Self::Clients { clients, in_flight } => {
+                format!("clients-{clients}-in-flight-{in_flight}")
+            }
             Self::Replay { recording, channel, speed_percent, .. } => {
                 let speed = match speed_percent {
                     0 => "-as-fast-as-possible".to_owned(),
@@ -148,6 +164,23 @@ impl Workload {
                 },
                 extent: if speed_percent == 0 { Extent::Messages } else { Extent::Recorded },
                 has_replies: shape == ReplayShape::Exchanges,
+                beside: false,
+                contenders: false,
+            },
+            Self::FanOut { period_us: period @ 1.., .. } => WorkloadFacts {
+                measure: Measure::OneWay,
+                extent: Extent::Instants {
+                    period_ns: u64::from(period) * 1_000,
+                    burst_bytes: None,
+                },
+                has_replies: false,
+                beside: false,
+                contenders: false,
+            },
+            Self::Clients { .. } => WorkloadFacts {
+                measure: Measure::RoundTrip,
+                extent: Extent::Time,
+                has_replies: true,
                 beside: false,
                 contenders: false,
             },

@@ -7,7 +7,9 @@ use crossway_records::record::Span;
 use crossway_records::stats::Estimate;
 
 use super::footnotes::{MISSED, TWO_REGIMES, marks_explained, two_regimes, without_cpu_time};
-use super::{DEGRADED, NOISE, duration, leave_out_empty_noise, noise_cell, text_figure};
+use super::{
+    CPU_ROUND_TRIP, DEGRADED, NOISE, duration, leave_out_empty_noise, noise_cell, text_figure,
+};
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{Case, Summary, workload_name};
 use crate::units::{self, Quantity};
@@ -38,7 +40,10 @@ pub(super) fn exchanges(summary: &Summary, setting: usize) -> Vec<Sheet> {
 /// Returns the tables of workloads with several senders or receivers: pairs, fan-in, fan-out.
 pub(super) fn shared(summary: &Summary, setting: usize) -> Vec<Sheet> {
     let heads = ["Throughput", "Messages", "Fairness", LEAST_FAIR, "Longest wait", "CPU / message"];
-    let is_shared = |case: &Case| case.workload.facts().timed();
+    let is_shared = |case: &Case| {
+        let facts = case.workload.facts();
+        facts.timed() && !facts.has_replies
+    };
     let row = |case: &Case| {
         let fairness = case.fairness.as_ref();
         vec![
@@ -57,6 +62,33 @@ pub(super) fn shared(summary: &Summary, setting: usize) -> Vec<Sheet> {
         sheet.notes.push(
             "Fairness is Jain's index: 1 if all ends had the same share. It is the median of the trials; “least fair” \
              is the trial with the smallest index, and the longest wait is that of any end in any trial."
+                .to_owned(),
+        );
+    }
+    sheets
+}
+
+/// Returns the tables of clients of one server: one per number of clients and of requests in flight, and size.
+pub(super) fn clients(summary: &Summary, setting: usize) -> Vec<Sheet> {
+    let heads = ["p50", "p99", "max", "Requests", CPU_ROUND_TRIP];
+    let row = |case: &Case| {
+        let latency = case.latency(Span::RoundTrip);
+        vec![
+            Cell::figure(Quantity::Duration, latency.map(|l| l.p50)),
+            Cell::figure(Quantity::Duration, latency.and_then(|l| l.p99)),
+            latency.map_or(Cell::text("–"), |l| duration(l.max)),
+            Cell::figure(Quantity::MessageRate, case.msgs_per_s),
+            Cell::figure(Quantity::Duration, case.cpu_ns_per_msg),
+        ]
+    };
+    let p50 = |case: &Case| case.latency(Span::RoundTrip).map(|l| l.p50);
+    let order = move |case: &Case| p50(case).map_or(f64::INFINITY, |p50| p50.value);
+    let noise = move |case: &Case| [p50(case), None];
+    let are_clients = |case: &Case| matches!(case.workload, Workload::Clients { .. });
+    let mut sheets = by_workload(summary, setting, are_clients, &heads, row, noise, order);
+    for sheet in &mut sheets {
+        sheet.notes.push(
+            "The time from each request to its reply, of all clients together; it contains the wait behind other requests."
                 .to_owned(),
         );
     }

@@ -14,12 +14,16 @@ fn roles(workload: Workload) -> Option<(&'static str, u32)> {
         Workload::Pairs { pairs } => Some(("independent pairs", pairs)),
         Workload::FanIn { senders, receiver_us: 0 } => Some(("senders to one receiver", senders)),
         Workload::FanIn { senders, .. } => Some(("senders to one slow receiver", senders)),
-        Workload::FanOut { receivers } => Some(("receivers of one sender", receivers)),
+        Workload::FanOut { receivers, period_us: 0 } => {
+            Some(("receivers of one sender", receivers))
+        }
         Workload::Throughput
         | Workload::PingPong
         | Workload::Paced { .. }
         | Workload::Requests { .. }
         | Workload::Exchange
+        | Workload::FanOut { .. }
+        | Workload::Clients { .. }
         | Workload::Replay { .. } => None,
     }
 }

@@ -21,8 +21,20 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
                 us => format!("{senders} to one receiver that takes {us} µs per message"),
             }
         }
-        Workload::FanOut { receivers } => {
-            format!("one sender to {}", units::count(receivers as usize, "receiver", "receivers"))
+        Workload::FanOut { receivers, period_us } => {
+            let receivers = units::count(receivers as usize, "receiver", "receivers");
+            match period_us {
+                0 => format!("one sender to {receivers}"),
+                us => format!(
+                    "one message to {receivers} every {}",
+                    units::exact_duration(u64::from(us) * 1_000)
+                ),
+            }
+        }
+        Workload::Clients { clients, in_flight } => {
+            let clients = units::count(clients as usize, "client", "clients");
+            let requests = units::count(in_flight as usize, "request", "requests");
+            format!("{clients} of one server, {requests} in flight each")
         }
         Workload::Replay { recording, channel, speed_percent, .. } => {
             // The checksum tells recordings apart that have the same channel.
@@ -54,7 +66,8 @@ pub(crate) fn workload_rank(workload: Workload) -> (u8, u64, u64) {
         Workload::Requests { period_ns } => (7, 0, u64::MAX - period_ns),
         Workload::Pairs { pairs } => (4, pairs.into(), 0),
         Workload::FanIn { senders, receiver_us } => (5, senders.into(), receiver_us.into()),
-        Workload::FanOut { receivers } => (6, receivers.into(), 0),
+        Workload::FanOut { receivers, period_us } => (6, receivers.into(), period_us.into()),
+        Workload::Clients { clients, in_flight } => (9, clients.into(), in_flight.into()),
         Workload::Replay { recording, channel, speed_percent, .. } => {
             (8, u64::from(recording) << 32 | u64::from(channel), speed_percent.into())
         }

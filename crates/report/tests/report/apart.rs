@@ -117,7 +117,8 @@ fn workloads() -> Vec<Workload> {
         | Workload::Requests { period_ns: _ }
         | Workload::Pairs { pairs: _ }
         | Workload::FanIn { senders: _, receiver_us: _ }
-        | Workload::FanOut { receivers: _ }
+        | Workload::FanOut { receivers: _, period_us: _ }
+        | Workload::Clients { clients: _, in_flight: _ }
         | Workload::Replay { recording: _, channel: _, speed_percent: _, shape: _ }
         | Workload::Paced { burst_bytes: _, period_us: _ } => {}
     }
@@ -141,8 +142,12 @@ fn workloads() -> Vec<Workload> {
         Workload::FanIn { senders: 2, receiver_us: 0 },
         Workload::FanIn { senders: 3, receiver_us: 0 },
         Workload::FanIn { senders: 2, receiver_us: 5 },
-        Workload::FanOut { receivers: 2 },
-        Workload::FanOut { receivers: 3 },
+        Workload::FanOut { receivers: 2, period_us: 0 },
+        Workload::FanOut { receivers: 3, period_us: 0 },
+        Workload::FanOut { receivers: 3, period_us: 900 },
+        Workload::Clients { clients: 2, in_flight: 1 },
+        Workload::Clients { clients: 3, in_flight: 1 },
+        Workload::Clients { clients: 3, in_flight: 2 },
         Workload::Paced { burst_bytes: 64, period_us: 1_234 },
         Workload::Paced { burst_bytes: 64, period_us: 1_235 },
         Workload::Paced { burst_bytes: 128, period_us: 1_234 },

@@ -61,7 +61,7 @@ pub(crate) fn trial(
     let wall_ns = 200e6;
     let roles_n = match ask.workload {
         Workload::FanIn { senders, .. } => senders,
-        Workload::FanOut { receivers } => receivers,
+        Workload::FanOut { receivers, .. } => receivers,
         Workload::Pairs { pairs } => pairs,
         _ => 1,
     };
