@@ -50,6 +50,7 @@ use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::{HostsError, Plan, PlanError};
 use crossway_lab::run::{self, Options, RunError, RunEvent};
 use crossway_records::records_io::{ReadError, read_records};
+use crossway_records::runs;
 
 /// The reason why there is no advice.
 #[derive(Debug, thiserror::Error)]
@@ -89,9 +90,13 @@ pub struct Sources<'a> {
 
 impl Sources<'_> {
     /// The folder of a run. An earlier run is found by its name in the records, since its folder may have been renamed;
-    /// a new one is in `folder`.
+    /// a new one is in `folder`, or in the folder of its answer.
     pub(crate) fn run_dir(&self, run: &str) -> PathBuf {
-        self.library.run_dirs.get(run).cloned().unwrap_or_else(|| self.folder.join(run))
+        let known = self.library.run_dirs.get(run).cloned();
+        let is_new = |dir: &PathBuf| dir.file_name().is_some_and(|name| name == run);
+        known
+            .or_else(|| runs::folders(self.folder).into_iter().find(is_new))
+            .unwrap_or_else(|| self.folder.join(run))
     }
 }
 

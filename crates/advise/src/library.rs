@@ -16,6 +16,7 @@ use crossway_lab::env::RunEnvironment;
 use crossway_lab::run::PLAN;
 use crossway_records::record::Status;
 use crossway_records::records_io::{self, RESULTS};
+use crossway_records::runs;
 
 /// Files are read in parts of this many bytes, in parallel by one thread per CPU, but at most 16.
 const PART_BYTES: u64 = 8 << 20;
@@ -168,13 +169,7 @@ fn runs_of(folder: &Path) -> Vec<PathBuf> {
     if folder.join(RESULTS).is_file() {
         return vec![folder.to_owned()];
     }
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut runs: Vec<PathBuf> = entries
-        .filter_map(|e| Some(e.ok()?.path()))
-        .filter(|path| path.join(RESULTS).is_file())
-        .collect();
-    runs.sort();
-    runs
+    runs::folders(folder)
 }
 
 /// Processes all items with one thread per CPU, but at most 16; the results are in the order of the items.

@@ -11,6 +11,9 @@ pub const OUT: &str = "out";
 /// The word that refers to the most recently started run.
 pub const LATEST: &str = "latest";
 
+/// The file with the question of an answer by `advise`, in the folder of the answer's runs.
+pub const QUESTION: &str = "question.toml";
+
 /// The reason why a word does not refer to a run.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
@@ -48,12 +51,23 @@ pub struct Found {
     pub name: Option<String>,
 }
 
-/// The runs in a folder, oldest first. Folders that are not runs are ignored.
+/// The folders of the runs in a folder, in alphabetical order: directly in it, and in the folders of answers.
+pub fn folders(out: &Path) -> Vec<PathBuf> {
+    let within = |folder: &Path| {
+        fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
+    };
+    let is_run = |dir: &PathBuf| dir.join(RESULTS).is_file();
+    let (mut found, others): (Vec<PathBuf>, Vec<PathBuf>) = within(out).partition(is_run);
+    let answers = others.iter().filter(|dir| dir.join(QUESTION).is_file());
+    found.extend(answers.flat_map(|answer| within(answer)).filter(is_run));
+    found.sort();
+    found
+}
+
+/// The runs in a folder, oldest first. Folders that are neither runs nor answers are ignored.
 pub fn list(out: &Path) -> Vec<Found> {
-    let entries = fs::read_dir(out).into_iter().flatten().filter_map(Result::ok);
-    let mut found: Vec<(u64, Found)> = entries
-        .map(|entry| entry.path())
-        .filter(|dir| dir.join(RESULTS).is_file())
+    let mut found: Vec<(u64, Found)> = folders(out)
+        .into_iter()
         .filter_map(|dir| {
             let info = RunInfo::read(&dir).ok()?;
             Some((info.started_unix_ms, Found { dir, name: info.name }))
@@ -155,6 +169,19 @@ mod tests {
         // The names of a run in another folder need that folder.
         let looked_up = format!("names are looked up in {};", out.display());
         assert!(error.contains(&looked_up) && error.contains("write FOLDER/NAME"), "{error}");
+    }
+
+    #[test]
+    fn the_runs_of_an_answer_are_runs_of_the_folder_that_it_is_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path();
+        add(out, "a", Some("main"), 1);
+        add(&out.join("answer"), "b", None, 2);
+        add(&out.join("other"), "c", None, 3);
+        fs::write(out.join("answer").join(QUESTION), "").unwrap();
+        assert_eq!(folders(out), [out.join("a"), out.join("answer/b")]);
+        assert_eq!(find(&out.join("latest")), Ok(out.join("answer/b")));
+        assert_eq!(find(&out.join("answer/latest")), Ok(out.join("answer/b")));
     }
 
     #[test]

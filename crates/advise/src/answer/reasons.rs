@@ -15,7 +15,7 @@ use crossway_lab::faults::FAULTS;
 use crossway_lab::run::Folder;
 use crossway_records::figure::Figure;
 use crossway_records::record::Span;
-use crossway_records::runs::OUT;
+use crossway_records::runs::{OUT, QUESTION};
 
 /// Candidates that were ruled out for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -310,8 +310,9 @@ pub(super) fn commands(
         let dir = sources.run_dir(run);
         let filters = Folder::info(&dir).map(|info| info.filters).unwrap_or_default();
         let filters: String = filters.iter().map(|f| format!(" --filter {}", quoted(f))).collect();
-        // The repetition belongs beside the run, where a question that names the folder finds it.
-        let beside = match dir.parent() {
+        // The repetition belongs beside the run or the answer, where a question that names the folder finds it.
+        let answer = dir.parent().filter(|folder| folder.join(QUESTION).is_file());
+        let beside = match answer.unwrap_or(&dir).parent() {
             Some(folder) if folder == Path::new(OUT) => String::new(),
             Some(folder) if folder == Path::new("") => " -o .".to_owned(),
             Some(folder) => format!(" -o {}", word(folder)),

@@ -2,6 +2,7 @@
 
 mod asked;
 mod code;
+mod measuring;
 mod observed;
 mod show;
 
@@ -15,30 +16,22 @@ use crossway_advise::observed::gain::Gain;
 use crossway_advise::ready::READY;
 use crossway_advise::starter::Languages;
 use crossway_advise::{
-    Advice, AdviseError, Bench, Library, Machine, NoBench, Question, Sources, admissible, advise,
-    least_time,
+    Advice, AdviseError, Library, NoBench, Question, Sources, admissible, advise, least_time,
 };
-use crossway_lab::agent::AgentProgram;
-use crossway_lab::catalogue;
 use crossway_lab::env::Environment;
 use crossway_lab::faults::{FAULTS, FaultRecord, read_faults};
-use crossway_lab::launcher::Launcher;
-use crossway_lab::run::{Asker, Options, RunError, RunEvent};
-use crossway_lab::shutdown;
-use crossway_mech::Probe;
-use crossway_records::records_io::RESULTS;
+use crossway_lab::run::RunError;
 use crossway_records::runs::{self, FindError};
-use crossway_report::units::count;
 use crossway_sys::{lease, text_file};
 use serde::Serialize;
 use toml::Table;
 
 use asked::Asked;
+use measuring::{Place, probes};
 use observed::Observed;
 
 use super::Run;
 use crate::args;
-use crate::progress::Progress;
 use crate::ui::{self, Ui};
 
 /// Recommend a mechanism for a use case, with reasons
@@ -179,6 +172,7 @@ impl Run for Advise {
             sources.budget = Some(self.budget(least_time(&question, &sources)?)?);
         }
         self.check_starters(&question, &admissible(&question, &sources.known)?.candidates, ui)?;
+        let place = Place::of(self.folder(), &question);
         let quiet = self.json;
         if !quiet {
             show::question(&question, ui);
@@ -186,7 +180,7 @@ impl Run for Advise {
         let advice = if self.no_measure {
             advise(&question, &sources, &mut NoBench, &mut |_| {})
         } else {
-            self.measured(&question, &sources, ui, quiet)
+            self.measured(&question, &sources, &place, ui, quiet)
         };
         let advice = match advice {
             Err(
@@ -204,10 +198,12 @@ impl Run for Advise {
         }
         let gain = match observed.as_ref().filter(|_| !self.no_measure) {
             Some(observed) => {
-                observed.gain(advice.mechanism.as_deref(), &self.folder(), ui, quiet)?
+                place.begin()?;
+                observed.gain(advice.mechanism.as_deref(), &place.dir, ui, quiet)?
             }
             None => None,
         };
+        place.end();
         ui::decide(advice.choice.is_some());
         if self.json {
             ui.print_json(&Document { advice: &advice, gain })?;
@@ -236,15 +232,6 @@ struct Document<'a> {
 }
 
 impl Advise {
-    /// The folder for new runs.
-    fn folder(&self) -> PathBuf {
-        let out = match self.records.first() {
-            Some(run) if run.join(RESULTS).is_file() => run.parent().map(Path::to_owned),
-            first => first.cloned(),
-        };
-        out.unwrap_or_else(|| PathBuf::from(runs::OUT))
-    }
-
     /// Predicts what a recorded program would gain from the mechanisms that the user names.
     fn only_gain(&mut self, observed: &Observed, ui: &Ui) -> anyhow::Result<ExitCode> {
         for folder in &mut self.records {
@@ -325,92 +312,4 @@ impl Advise {
         faults.retain(|f| f.environment == machine_id);
         Ok(faults)
     }
-
-    fn measured(
-        &self,
-        question: &Question,
-        sources: &Sources<'_>,
-        ui: &Ui,
-        quiet: bool,
-    ) -> Result<Advice, AdviseError> {
-        let program = std::env::current_exe().map_err(|cause| {
-            AdviseError::Run(RunError::NoFolder {
-                dir: PathBuf::from("/proc/self/exe"),
-                asker: Asker::Advise,
-                cause,
-            })
-        })?;
-        let launcher = Launcher {
-            program: program.clone(),
-            args: vec!["role".to_owned()],
-            interrupt: Some(shutdown::listen().map_err(RunError::Os)?),
-        };
-        let out = self.folder();
-        let mut progress = Progress::new(ui, quiet);
-        let mut seen = false;
-        let mut machine = Machine {
-            launcher: &launcher,
-            options: Box::new(move || Options {
-                out: out.clone(),
-                filters: Vec::new(),
-                name: None,
-                resume: None,
-                repeat_disturbed: false,
-                asker: Asker::Advise,
-                hosts: question.hosts.clone(),
-                agent_program: AgentProgram::Usual,
-                reaper: Some((program.clone(), vec!["reaper".to_owned()])),
-            }),
-            runs: Vec::new(),
-            // The answer says what the checks before the stages found. The hosts are shown once and not at every stage.
-            tell: Box::new(move |event| match event {
-                RunEvent::Begin { trials, .. } => {
-                    seen = true;
-                    progress.begin(*trials as u64);
-                }
-                RunEvent::Testbed { .. } | RunEvent::Hosts { .. } if seen => {}
-                event => progress.show(event),
-            }),
-        };
-        if !quiet {
-            let most = sources.budget.unwrap_or_default();
-            eprintln!("Measuring takes at most about {:.0} s.", most.as_secs_f64());
-        }
-        let bench: &mut dyn Bench = &mut machine;
-        advise(question, sources, bench, &mut |stage| {
-            if !quiet {
-                eprintln!(
-                    "{}: {}, {} each, about {:.0} s",
-                    stage.purpose,
-                    count(stage.candidates, "candidate", "candidates"),
-                    count(stage.trials, "trial", "trials"),
-                    stage.about.as_secs_f64()
-                );
-            }
-        })
-    }
-}
-
-/// Probes every mechanism and contender. If nothing will be measured, contenders that are already built count as ready
-/// without a probe. Contenders are probed in parallel, because each is a separate program.
-fn probes(records_only: bool) -> Vec<(&'static str, Probe)> {
-    let probe = |entry: catalogue::Entry| match entry.contender() {
-        Some(contender) if records_only && contender.is_built() => {
-            Probe::Ready { version: String::new() }
-        }
-        _ => entry.probe(),
-    };
-    let (contenders, mechanisms): (Vec<_>, Vec<_>) =
-        catalogue::all().partition(catalogue::Entry::is_contender);
-    std::thread::scope(|scope| {
-        let tried: Vec<_> = contenders
-            .into_iter()
-            .map(|entry| scope.spawn(move || (entry.id(), probe(entry))))
-            .collect();
-        let mut all: Vec<_> = mechanisms.into_iter().map(|e| (e.id(), probe(e))).collect();
-        for one in tried {
-            all.push(one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        }
-        all
-    })
 }

@@ -395,7 +395,7 @@ fn pretty(what: &impl Serialize) -> std::io::Result<Vec<u8>> {
 }
 
 /// A new name, e.g. `2026-11-21T17-40-02Z-a1b2`. Names sort by time and are valid file names everywhere.
-pub(crate) fn new_name() -> String {
+pub fn new_name() -> String {
     let now = jiff::Timestamp::now();
     format!(
         "{}-{:04x}",

@@ -19,8 +19,7 @@ use crossway_sys::{Obstacle, lease};
 
 pub use crossway_records::run_info::RunInfo;
 use done::Done;
-pub(crate) use folder::new_name;
-pub use folder::{Asker, Folder, PLAN, RunError};
+pub use folder::{Asker, Folder, PLAN, RunError, new_name};
 pub use order::Slot;
 use running::Running;
 use testbeds::LiveTestbeds;
