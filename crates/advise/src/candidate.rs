@@ -1,15 +1,14 @@
 //! Determines which mechanisms are candidates for a question, and why the others are not.
 
-use crossway_mech::{Caps, Probe, Wait};
+use crossway_mech::{Caps, Family, Probe, Transport, Wait, registry};
 use serde::Serialize;
 
 use super::objection::Objection;
 use super::property::{Fact, Property, Subject, Wish};
-use super::question::{Question, Site};
+use super::question::Question;
 use crossway_lab::catalogue::Entry;
 use crossway_lab::faults::FaultRecord;
 use crossway_records::cases::wait_name;
-use crossway_records::testbed::Share;
 
 /// A mechanism with a way of waiting.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +38,30 @@ impl Candidate {
         }
     }
 
+    /// How much of a program that uses `now` changes if it uses this candidate instead.
+    pub fn change_from(&self, now: Option<&str>) -> Change {
+        let used = now.and_then(registry::find);
+        let Some(used) = used.filter(|used| used.id != self.mechanism) else {
+            return Change::Nothing;
+        };
+        let same = |kind: fn(Transport) -> bool| {
+            let of = |entry: &registry::Entry| {
+                entry.carrier.family != Family::Uring && kind(entry.carrier.transport)
+            };
+            of(used) && registry::find(self.mechanism).is_some_and(of)
+        };
+        let has_sockets = |transport| {
+            use Transport::{Sctp, Smc, Tcp, Tipc, Udp, Unix, Vsock};
+            matches!(transport, Tcp | Unix | Udp | Sctp | Smc | Vsock | Tipc)
+        };
+        let framed = (used.caps)().boundaries != self.caps.boundaries;
+        match (same(has_sockets), same(|transport| transport == Transport::Pipe)) {
+            (true, _) if framed => Change::Framing,
+            (true, _) | (_, true) => Change::Opening,
+            _ => Change::Calls,
+        }
+    }
+
     /// Number of the question's preferences that the candidate satisfies, minus the number that it violates.
     pub fn preferences(&self, question: &Question) -> i32 {
         self.facts
@@ -50,6 +73,19 @@ impl Candidate {
             })
             .sum()
     }
+}
+
+/// How much of a program changes if it uses another mechanism, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// Nothing: it is the mechanism in use, or there is none yet.
+    Nothing,
+    /// How it opens the channel: one kind of pipe, or of socket with or without message boundaries, for another.
+    Opening,
+    /// Also how it divides its messages: sockets with message boundaries for sockets without, or the reverse.
+    Framing,
+    /// The calls by which it sends and receives.
+    Calls,
 }
 
 /// A candidate that must not be recommended, with the reason.
@@ -216,15 +252,16 @@ pub fn field(
     field
 }
 
-/// Whether the ends have nothing in common in the question's two places by which they could meet; `None` if they may meet,
-/// as always on one host. Of a contender it is not known what it needs, and of two hosts the capability `crosses_hosts`
-/// decides.
+/// Whether the ends have nothing in common by which they could meet; `None` if they may meet. Of a contender it is not known
+/// what it needs.
 fn cannot_meet(question: &Question, entry: Entry) -> Option<Objection> {
     let needs = entry.carrier()?.meets;
-    let shares = &question.shares;
-    let apart = question.site == Site::OtherContainer;
-    let met = needs.iter().any(|way| Share::let_meet(shares, *way));
-    (apart && !met).then(|| Objection::CannotMeet { needs: needs.to_vec(), shares: shares.clone() })
+    let met = needs.iter().any(|way| question.lets_meet(*way));
+    (!met).then(|| Objection::CannotMeet {
+        needs: needs.to_vec(),
+        shares: question.shares.clone(),
+        apart: question.apart,
+    })
 }
 
 /// Why facts are unknown, as the end of a sentence: the common reason, or the first candidate's.

@@ -3,18 +3,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crossway_mech::{Caps, Meeting, registry};
+use crossway_mech::{Caps, registry};
 
 use super::candidate::{Field, Known, field};
+use super::property::{Property, Wish};
 use super::question::Question;
 use super::tests::UNPINNED;
 use super::*;
 use crossway_lab::catalogue::Entry;
 use crossway_lab::contender::Contender;
-use crossway_records::inputs::{Ends, Placement, Workload};
+use crossway_records::inputs::{Placement, Workload};
 use crossway_records::record::{Pacing, Record};
 use crossway_records::samples;
-use crossway_records::testbed::{Share, TestbedKind};
 
 const NOTHING_KNOWN: Known<'static> = Known { probes: &[], faults: &[] };
 
@@ -118,7 +118,7 @@ fn properties_with_values_want_them() {
     }
 }
 
-fn answer(text: &str, records: &[Record]) -> Advice {
+pub(super) fn answer(text: &str, records: &[Record]) -> Advice {
     let library = Library { own: records.iter().map(Trial::of).collect(), ..Library::default() };
     let sources = Sources {
         known: NOTHING_KNOWN,
@@ -129,7 +129,7 @@ fn answer(text: &str, records: &[Record]) -> Advice {
     advise(&question(text), &sources, &mut NoBench, &mut |_| {}).expect("an answer")
 }
 
-fn with_facts(mechanism: &str, p50_ns: u64, facts: &[(&str, i64)]) -> Vec<Record> {
+pub(super) fn with_facts(mechanism: &str, p50_ns: u64, facts: &[(&str, i64)]) -> Vec<Record> {
     let p50s: Vec<u64> = (0..7).map(|n| p50_ns + n).collect();
     let mut records = samples::trials(mechanism, 64, &p50s, 900.0);
     for record in &mut records {
@@ -258,115 +258,12 @@ fn remedies_that_change_a_plan_are_not_given_to_a_question() {
     assert!(why.abstained.is_some_and(|why| why.contains("; remedy: choose CPUs")));
 }
 
-/// The plan that measures pipe and TCP for a question.
-fn plan_of(text: &str) -> crossway_lab::plan::Plan {
-    let asked = question(text);
-    let few = ["pipe", "tcp-nodelay"].map(|id| registry::find(id).expect("there"));
-    let found = field(&asked, &NOTHING_KNOWN, few.into_iter().map(Entry::Mechanism));
-    survey::plan(&asked, &found.candidates, 3, 1).expect("a plan")
-}
-
-#[test]
-fn other_places_are_measured_on_a_testbed_of_their_kind() {
-    for (text, kind, hosts, shares) in [
-        ("where = \"other-host\"", TestbedKind::Netlab, vec![], vec![]),
-        (
-            "where = \"other-host\"\nhosts = \"env A=1,env A=2\"",
-            TestbedKind::Hosts,
-            vec!["env A=1", "env A=2"],
-            vec![],
-        ),
-        ("where = \"other-container\"", TestbedKind::Containers, vec![], vec![]),
-        (
-            "where = \"other-container\"\nshares = [\"volume\", \"ipc\"]",
-            TestbedKind::Containers,
-            vec![],
-            vec![Share::Ipc, Share::Volume],
-        ),
-    ] {
-        let text = format!("size_bytes = 64\n{text}");
-        let plan = plan_of(&text);
-        let [testbed] = &plan.testbeds[..] else { panic!("{text}: {:?}", plan.testbeds) };
-        assert_eq!((testbed.kind, &testbed.shares), (kind, &shares), "{text}");
-        assert_eq!(testbed.hosts, hosts, "{text}");
-        assert_eq!(Some(testbed), question(&text).testbed().as_ref());
-        assert_eq!(plan.groups[0].testbeds, [Some(testbed.name.clone())]);
-        assert_eq!(plan.groups[0].ends, [Ends::Between]);
-    }
-    assert!(plan_of("size_bytes = 64").testbeds.is_empty());
-}
-
-#[test]
-fn ends_that_cannot_meet_between_two_containers_are_ruled_out() {
-    let ruled_out = |shares: &str, id: &str| -> Option<Objection> {
-        let asked = question(&format!("size_bytes = 64\nwhere = \"other-container\"\n{shares}"));
-        let found = field(&asked, &NOTHING_KNOWN, registry::ALL.iter().map(Entry::Mechanism));
-        found.ruled_out.into_iter().find(|r| r.candidate == id).map(|r| r.objection)
-    };
-    for id in ["pipe", "splice", "vmsplice", "uring-pipe", "shm-pipe", "memfd", "shm-futex"] {
-        let out = ruled_out("", id);
-        let cannot = Objection::CannotMeet { needs: vec![Meeting::Descriptor], shares: vec![] };
-        assert_eq!(out, Some(cannot), "{id}");
-        for shares in ["shares = \"volume\"", "shares = [\"network\", \"ipc\"]"] {
-            assert_eq!(ruled_out(shares, id), None, "{id} with {shares}");
-        }
-        let only_ipc = ruled_out("shares = \"ipc\"", id).map(|out| out.to_string());
-        let only_ipc = only_ipc.unwrap_or_default();
-        assert!(only_ipc.contains("share only ipc; if yours share more"), "{id}: {only_ipc}");
-    }
-    for (id, shares) in
-        [("sysv-mq", "ipc"), ("posix-mq", "ipc"), ("fifo", "volume"), ("cma", "pid")]
-    {
-        let out = ruled_out("", id);
-        assert!(matches!(out, Some(Objection::CannotMeet { .. })), "{id}: {out:?}");
-        assert_eq!(ruled_out(&format!("shares = \"{shares}\""), id), None, "{id}");
-    }
-    // TCP needs an address only.
-    for id in ["tcp", "tcp-nodelay", "udp"] {
-        assert_eq!(ruled_out("", id), None, "{id}");
-    }
-    // On one host, ends can have anything in common.
-    let here = field(&question("size_bytes = 64"), &NOTHING_KNOWN, catalogue::all());
-    assert!(here.candidates.iter().any(|c| c.mechanism == "pipe"));
-}
-
 #[test]
 fn a_client_and_a_server_in_two_languages_need_a_contender_that_both_can_use() {
     let of = |values: &str| ids(&of_few(&format!("language = {{ wish = \"require\", {values} }}")));
     assert_eq!(of("any_of = [\"python\", \"c\"]"), ["pipe", "in-c", "in-python"]);
     assert_eq!(of("all_of = [\"python\", \"c\"]"), ["pipe"]);
     assert_eq!(of("all_of = [\"python\"]"), ["pipe", "in-python"]);
-}
-
-#[test]
-fn what_is_not_measured_is_named_with_what_to_ask_instead() {
-    for (line, wanted) in [
-        ("clients = 8", "several clients at a time are not measured; ask for"),
-        ("in_flight = 4", "several requests in flight are not measured; ask for"),
-        ("pattern = \"fan-out\"\n[goal]\np99_us = 100", "pattern = \"stream\" with rate_per_s"),
-    ] {
-        let text = format!("size_bytes = 64\n{line}");
-        let said = Question::parse("t", "t.toml", &text).expect_err("no question").to_string();
-        assert!(said.contains(wanted), "{said}");
-    }
-    assert_eq!(question("size_bytes = \"2MB\"").sizes[0].bytes, 2_000_000);
-    assert_eq!(question("size_bytes = \"2 MiB\"").sizes[0].bytes, 2 << 20);
-}
-
-#[test]
-fn records_of_one_place_do_not_answer_for_another() {
-    let between = "size_bytes = 64\nwhere = \"other-container\"\nplacement = \"unpinned\"\n";
-    let mut records = with_facts("tcp", 5000, &[]);
-    for record in &mut records {
-        record.inputs.testbed = Some("mine".to_owned());
-        record.inputs.ends = Ends::Between;
-        record.inputs.testbed_spec = question(between).testbed();
-    }
-    assert_eq!(answer(between, &records).choice.as_deref(), Some("tcp"));
-    assert_eq!(answer(&format!("{between}shares = \"ipc\""), &records).choice, None);
-    assert_eq!(answer(UNPINNED, &records).choice, None);
-    let hosts = "size_bytes = 64\nwhere = \"other-host\"\nplacement = \"unpinned\"\n";
-    assert_eq!(answer(hosts, &records).choice, None);
 }
 
 /// Records of round trips of a mechanism: `first` trials in one run, then `later` trials in a second run.
@@ -463,4 +360,27 @@ fn a_fan_is_called_measured_at_full_speed_and_a_stream_at_a_rate_is_not() {
     ));
     assert!(sentence("fan-out").contains("1000 per second received by all receivers together"));
     assert!(!sentence("stream").contains("full speed"));
+}
+
+#[test]
+fn wishes_are_repeated_with_their_values() {
+    let asked = "size_bytes = 64\nplacement = \"unpinned\"\n[properties]\n\
+                 language = { wish = \"require\", any_of = [\"zzz\"] }\n\
+                 crash-detection = { wish = \"prefer\", within_ms = 100 }";
+    let wishes = Advice::wishes(&question(asked));
+    assert_eq!(wishes, ["prefer crash-detection=100ms", "require language=zzz"]);
+    // Without declared contenders, nothing says whether a language is misspelt.
+    let notes = answer(asked, &[]).notes;
+    assert!(!notes.iter().any(|n| n.contains("names the language")), "{notes:?}");
+}
+
+#[test]
+fn wishes_have_the_words_of_rfc_9622() {
+    assert_eq!(
+        Wish::ALL.map(Wish::word),
+        ["require", "prefer", "no-preference", "avoid", "prohibit"]
+    );
+    for property in Property::ALL {
+        assert_eq!(Property::named(property.name()), Some(property));
+    }
 }

@@ -15,7 +15,7 @@ fn question(text: &str) -> Question {
 }
 
 /// Records of round trips of a mechanism, one for each of these largest latencies in microseconds.
-fn with_maxima(mechanism: &str, cpu_ns: f64, maxima_us: &[u64]) -> Vec<Record> {
+pub(super) fn with_maxima(mechanism: &str, cpu_ns: f64, maxima_us: &[u64]) -> Vec<Record> {
     let p50s: Vec<u64> = (0..maxima_us.len() as u64).map(|n| 5_000 + n).collect();
     let mut records = samples::trials(mechanism, 64, &p50s, cpu_ns);
     for (record, us) in records.iter_mut().zip(maxima_us) {
@@ -215,72 +215,6 @@ fn a_stream_that_is_sent_in_bursts_is_called_that() {
         "{fast}"
     );
     assert!(!sentence("1000").contains("bursts"));
-}
-
-#[test]
-fn commands_name_the_folder_in_which_a_run_lies() {
-    let lines: Vec<String> = with_maxima("pipe", 900.0, &[100; 7])
-        .iter()
-        .map(|r| serde_json::to_string(r).expect("JSON"))
-        .collect();
-    let dir = tempfile::tempdir().expect("a folder");
-    let run = dir.path().join("renamed");
-    std::fs::create_dir(&run).expect("a run");
-    std::fs::write(run.join(crossway_records::records_io::RESULTS), lines.join("\n"))
-        .expect("written");
-    let library = Library::read(&[dir.path().to_owned()], "this machine", &question(UNPINNED));
-    let known = Known { probes: &[], faults: &[] };
-    let sources = Sources { known, library: &library, folder: dir.path(), budget: None };
-    let advice = advise(&question(UNPINNED), &sources, &mut NoBench, &mut |_| {}).expect("answer");
-    // The repetition goes where the question looks for it.
-    let (plan, folder) = (run.join("plan.toml"), dir.path());
-    let command = format!("crossway measure {} -o {}", plan.display(), folder.display());
-    assert_eq!(advice.commands, [command]);
-}
-
-#[test]
-fn lines_with_impossible_figures_are_not_evidence() {
-    let mut values: Vec<serde_json::Value> = with_maxima("pipe", 900.0, &[100; 7])
-        .iter()
-        .map(|r| serde_json::to_value(r).expect("JSON"))
-        .collect();
-    values[1]["throughput"]["msgs_per_s"] = serde_json::json!(-5.0);
-    values[2]["cost"]["cpu_ns_per_msg"] = serde_json::json!(-1.0);
-    values[3]["counts"] = serde_json::Value::Null;
-    let lines: Vec<String> = values.iter().map(ToString::to_string).collect();
-    let dir = tempfile::tempdir().expect("a folder");
-    std::fs::write(dir.path().join(crossway_records::records_io::RESULTS), lines.join("\n"))
-        .expect("written");
-    let library = Library::read(&[dir.path().to_owned()], "this machine", &question(UNPINNED));
-    assert_eq!(library.foreign.len(), 4);
-    let warning = library.warnings.first().expect("a warning");
-    assert!(warning.ends_with("skipped 3 lines that are not records"), "{warning}");
-}
-
-#[test]
-fn copies_of_a_run_and_folders_named_twice_count_once() {
-    let lines: Vec<String> = with_maxima("pipe", 900.0, &[100; 7])
-        .iter()
-        .map(|r| serde_json::to_string(r).expect("JSON"))
-        .collect();
-    let dir = tempfile::tempdir().expect("a folder");
-    let folder = |name: &str| {
-        let run = dir.path().join(name);
-        std::fs::create_dir(&run).expect("a run");
-        std::fs::write(run.join(crossway_records::records_io::RESULTS), lines.join("\n"))
-            .expect("written");
-    };
-    let read = |folders: &[&std::path::Path]| {
-        let folders: Vec<PathBuf> = folders.iter().map(|f| f.to_path_buf()).collect();
-        Library::read(&folders, "this machine", &question(UNPINNED))
-    };
-    folder("run");
-    let twice = read(&[dir.path(), &dir.path().join("."), &dir.path().join("run")]);
-    assert_eq!((twice.foreign.len(), &twice.warnings[..]), (7, &[][..]));
-    folder("copy");
-    let copied = read(&[dir.path()]);
-    assert_eq!(copied.foreign.len(), 7);
-    assert!(copied.warnings[0].starts_with("7 trials are copies of others"), "{copied:?}");
 }
 
 /// Records of `trials` trials in the run `run`, with this p99 and this maximum; `p99_us` is `None` if the trials have

@@ -336,7 +336,8 @@ fn admissible(judged: &[Judged]) -> Vec<&Judged> {
 /// Chooses one of these candidates; `None` if there are none. The best candidate is the one that most probably costs at
 /// most [`EQUAL_WITHIN`] more than the cheapest. Other candidates are equal to it if their medians are close, their
 /// intervals overlap and their probabilities hardly differ. Among the best and its equals, the one with the fewest
-/// undecided goals is chosen; then the one that satisfies the most preferences; then the simplest.
+/// undecided goals is chosen; then the one that satisfies the most preferences; then the one for which the program changes
+/// least; then the simplest.
 fn among<'a>(question: &Question, mut admissible: Vec<&'a Judged>) -> Option<Choice<'a>> {
     admissible.sort_by(|a, b| a.cost.value.total_cmp(&b.cost.value));
     let least = admissible.first()?.cost.value;
@@ -353,7 +354,10 @@ fn among<'a>(question: &Question, mut admissible: Vec<&'a Judged>) -> Option<Cho
             equal.push((j, *p));
         }
     }
-    equal.sort_by_key(|(j, _)| (j.undecided_goals(), -j.preferences(question), j.simplicity()));
+    equal.sort_by_key(|(j, _)| {
+        let change = j.candidate.change_from(question.now);
+        (j.undecided_goals(), -j.preferences(question), change, j.simplicity())
+    });
     let (chosen, confidence) = equal.remove(0);
     let possible = rivals.iter().zip(&sure).filter(|(_, p)| **p >= HARDLY);
     let runner_up =

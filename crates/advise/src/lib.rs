@@ -30,6 +30,10 @@ mod field_tests;
 #[cfg(test)]
 mod goal_tests;
 #[cfg(test)]
+mod library_tests;
+#[cfg(test)]
+mod place_tests;
+#[cfg(test)]
 mod replay_tests;
 #[cfg(test)]
 mod tests;

@@ -42,6 +42,7 @@ pub(crate) fn lookers(
     let may_look = wish.is_none_or(|wish| *wish == Wish::NoPreference);
     if !may_look
         || question.pattern != Pattern::RequestReply
+        || question.is_shared()
         || question.site != Site::SameHost
         || chosen.wait != Wait::Block
     {

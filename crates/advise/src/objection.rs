@@ -26,12 +26,14 @@ pub enum Objection {
     },
     /// It cannot spin, which the question requires.
     CannotSpin,
-    /// The two places have nothing in common by which the ends could meet.
+    /// The two programs have nothing in common by which the ends could meet.
     CannotMeet {
         /// What the ends need, any one of these.
         needs: Vec<Meeting>,
-        /// What the places have in common.
+        /// What the programs, or their containers, have in common.
         shares: Vec<Share>,
+        /// Whether the programs were started apart.
+        apart: bool,
     },
     /// It lacks a required property, or has a prohibited one.
     Property {
@@ -131,6 +133,11 @@ impl Objection {
             Objection::NotHere(_) => "not working here".to_owned(),
             Objection::OnlySpins { .. } => "spinning only".to_owned(),
             Objection::CannotSpin => "unable to spin".to_owned(),
+            Objection::CannotMeet { needs, apart: true, .. }
+                if needs[..] == [Meeting::Descriptor] =>
+            {
+                "needing a common parent".to_owned()
+            }
             Objection::CannotMeet { .. } => "unable to meet there".to_owned(),
             Objection::Property { asked, known: false, .. } => {
                 format!("without evidence for {asked}")
@@ -165,24 +172,8 @@ impl fmt::Display for Objection {
                 }
             }),
             Objection::CannotSpin => f.write_str("spinning is required, and it cannot spin"),
-            Objection::CannotMeet { needs, shares } => {
-                let in_common: Vec<&str> = shares.iter().map(|share| share.name()).collect();
-                let in_common = match in_common.is_empty() {
-                    true => "nothing".to_owned(),
-                    false => format!("only {}", in_common.join(", ")),
-                };
-                let ways = Meeting::any_of(needs);
-                write!(f, "its ends meet by {ways}, and the containers share {in_common}")?;
-                let lets = |share: &Share| needs.iter().any(|way| Share::let_meet(&[*share], *way));
-                let remedies: Vec<String> = Share::ALL
-                    .iter()
-                    .filter(|share| lets(share))
-                    .map(|share| format!("`--shares {}`", share.name()))
-                    .collect();
-                match remedies.is_empty() {
-                    true => Ok(()),
-                    false => write!(f, "; if yours share more, say so: {}", remedies.join(" or ")),
-                }
+            Objection::CannotMeet { needs, shares, apart } => {
+                f.write_str(&cannot_meet(needs, shares, *apart))
             }
             Objection::Property { asked, required, known, .. } => {
                 let adjective = if *required { "required" } else { "prohibited" };
@@ -227,6 +218,33 @@ impl fmt::Display for Objection {
             }
         }
     }
+}
+
+/// Why ends that need one of `needs` cannot meet, and what to say if they can.
+fn cannot_meet(needs: &[Meeting], shares: &[Share], apart: bool) -> String {
+    let ways = Meeting::any_of(needs);
+    if apart && needs == [Meeting::Descriptor] {
+        return format!(
+            "its ends meet by {ways}, and the two programs were started apart; if one starts the other, or one program \
+             starts both, say so: `--started together`"
+        );
+    }
+    let whose = if apart { "programs, which were started apart," } else { "containers" };
+    let in_common: Vec<&str> = shares.iter().map(|share| share.name()).collect();
+    let in_common = match in_common.is_empty() {
+        true => "nothing".to_owned(),
+        false => format!("only {}", in_common.join(", ")),
+    };
+    let missing = Share::ALL.iter().filter(|share| !shares.contains(share));
+    let remedies: Vec<String> = missing
+        .filter(|share| needs.iter().any(|way| Share::let_meet(&[**share], *way)))
+        .map(|share| format!("`--shares {}`", share.name()))
+        .collect();
+    let remedy = match remedies.is_empty() {
+        true => String::new(),
+        false => format!("; if yours share more, say so: {}", remedies.join(" or ")),
+    };
+    format!("its ends meet by {ways}, and the {whose} share {in_common}{remedy}")
 }
 
 /// Puts objections into one clause.

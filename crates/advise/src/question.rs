@@ -4,46 +4,30 @@
 //! allowed.
 
 mod parts;
+mod place;
 mod sentence;
+#[cfg(test)]
+mod tests;
+mod traffic;
 mod values;
 
 use std::collections::BTreeMap;
 
-use parts::{Wishes, float, goals, sizes, wishes, word};
+use crossway_mech::Meeting;
+use parts::{Wishes, goals, sizes, wishes, word};
+use place::{Place, mechanism, place};
 use toml::Table;
+use traffic::{LEAST_PERIOD_US, Traffic, per_burst, traffic};
 
 pub use crossway_records::percentile::Percentile;
 pub(super) use values::goal;
 pub use values::{Goals, Pattern, Share, Site};
 
 use super::property::{Property, Wish};
-use crossway_lab::plan::{At, PlacementAxis, PlanError, load, placement, share, size_bytes};
+use crossway_lab::plan::{At, PlacementAxis, PlanError, load, placement};
 use crossway_records::figure::Figure;
 use crossway_records::inputs::{Load, Placement, Workload};
 use crossway_records::testbed::{HostWords, Share as Shared, Testbed, TestbedKind, Tipc};
-
-/// Maximum number of peers of a fan-in or fan-out.
-const MOST_PEERS: u64 = 64;
-/// Shortest period between two bursts, in microseconds. The sender sleeps between bursts and begins them some 20 us late
-/// or more, which would be a large part of a shorter period. At higher rates, each burst consists of several messages.
-const LEAST_PERIOD_US: f64 = 200.0;
-
-/// Highest rate that a question with another pattern than fan-in or fan-out may state, messages per second.
-const MOST_PER_S: f64 = 1e7;
-
-/// Keys that a question may be expected to have, and why it cannot: what is not measured, and what to ask instead.
-const NOT_MEASURED: &[(&str, &str)] = &[
-    (
-        "clients",
-        "several clients at a time are not measured; ask for one client, or for pattern = \"fan-in\" with peers: several \
-         senders to one receiver, without replies",
-    ),
-    (
-        "in_flight",
-        "several requests in flight are not measured; ask for one at a time, or for pattern = \"stream\": what the channel \
-         carries if nobody waits for replies",
-    ),
-];
 
 const KEYS: &[&str] = &[
     "about",
@@ -52,11 +36,15 @@ const KEYS: &[&str] = &[
     "reply_bytes",
     "rate_per_s",
     "peers",
+    "clients",
+    "in_flight",
     "placement",
     "load",
     "where",
     "hosts",
     "shares",
+    "started",
+    "now",
     "optimise",
     "goal",
     "properties",
@@ -79,6 +67,12 @@ pub struct Question {
     pub rate_per_s: Option<f64>,
     /// Number of peers of a fan-in or fan-out.
     pub peers: u32,
+    /// Number of clients of one server.
+    pub clients: u32,
+    /// Number of requests that each client has in flight.
+    pub in_flight: u32,
+    /// Whether the messages of a fan-out are sent at fixed times, because their latency is asked for.
+    pub paced: bool,
     /// Placement of the processes.
     pub placement: Placement,
     /// Background load on the machine.
@@ -88,8 +82,14 @@ pub struct Question {
     /// Command prefixes of the two hosts, as in `crossway measure --hosts`; `None` to use two network namespaces of
     /// this host.
     pub hosts: Option<String>,
-    /// What two containers share besides the kernel.
+    /// What the two ends have in common besides the kernel. Of ends on one host only if they were started apart; otherwise
+    /// empty, and they can have anything in common.
     pub shares: Vec<Shared>,
+    /// Whether the two programs were started apart, so that neither inherits descriptors from the other or from a parent
+    /// of both.
+    pub apart: bool,
+    /// The mechanism that the programs use now, by id; `None` if they are still to be written.
+    pub now: Option<&'static str>,
     /// The figure to optimise; its latency has the percentile of [`Question::percentile`].
     pub objective: Figure,
     /// The goals.
@@ -128,84 +128,15 @@ impl Question {
     /// Returns the errors of [`Question::parse`].
     pub fn from_table(name: &str, file: &str, top: &Table) -> Result<Question, PlanError> {
         let at = At::top(file);
-        if let Some((key, why)) = NOT_MEASURED.iter().find(|(key, _)| top.contains_key(*key)) {
-            return Err(at.key(key).bad(*why));
-        }
         at.only(top, KEYS)?;
         let text_of = |key: &str| top.get(key).map(|v| at.key(key).text(v)).transpose();
-        let number = |key: &str, least: f64, most: f64| {
-            top.get(key).map(|v| float(&at.key(key), v, least, most)).transpose()
-        };
         let pattern = match top.get("pattern") {
             Some(value) => word(&at.key("pattern"), value, &Pattern::ALL)?,
             None => Pattern::RequestReply,
         };
-        let fans = matches!(pattern, Pattern::FanIn | Pattern::FanOut);
-        let peers = match top.get("peers") {
-            Some(value) if fans => at.key("peers").number(value, 2, MOST_PEERS)? as u32,
-            Some(value) => at.key("peers").number(value, 1, 1).map(|n| n as u32).map_err(|_| {
-                at.key("peers").bad(format!(
-                    "'{}' always has two processes; only fan-in and fan-out have a number of peers",
-                    pattern.word()
-                ))
-            })?,
-            None => {
-                if fans {
-                    4
-                } else {
-                    1
-                }
-            }
-        };
-        let reply_bytes = match top.get("reply_bytes") {
-            Some(_) if pattern != Pattern::RequestReply => {
-                return Err(at.key("reply_bytes").bad(
-                    "only pattern = \"request-reply\" supports a reply size of its own; omit it",
-                ));
-            }
-            Some(value) => Some(size_bytes(&at.key("reply_bytes"), value, 1)?),
-            None => None,
-        };
-        let rate_per_s = number("rate_per_s", 0.01, 1e9)?;
-        if rate_per_s.is_some() && pattern == Pattern::ConnectPerExchange {
-            return Err(at
-                .key("rate_per_s")
-                .bad("exchanges are measured one after another; omit the rate"));
-        }
-        // Fans have no schedule.
-        if !fans && rate_per_s.is_some_and(|rate| rate > MOST_PER_S) {
-            return Err(at.key("rate_per_s").bad(format!(
-                "more than {MOST_PER_S} messages per second cannot be sent on a schedule; omit the rate to find out \
-                 what is possible"
-            )));
-        }
-        let site = match top.get("where") {
-            Some(value) => word(&at.key("where"), value, &Site::ALL)?,
-            None => Site::SameHost,
-        };
-        let hosts = text_of("hosts")?.map(str::to_owned);
-        if hosts.is_some() && site != Site::OtherHost {
-            return Err(at.key("hosts").bad("hosts can only be given with where = \"other-host\""));
-        }
-        if let Some(words) = &hosts {
-            let listed = HostWords::list(words).map_err(|e| at.key("hosts").bad(e.to_string()))?;
-            if listed.len() != 2 {
-                return Err(at.key("hosts").bad(format!(
-                    "a question has two hosts, not {}: write for example \"ssh a,ssh b\" or \"local,ssh b\"",
-                    listed.len()
-                )));
-            }
-        }
-        let mut shares = match top.get("shares") {
-            Some(_) if site != Site::OtherContainer => {
-                let only = "only containers can share something; set where = \"other-container\"";
-                return Err(at.key("shares").bad(only));
-            }
-            Some(value) => at.key("shares").axis(value, share)?,
-            None => Vec::new(),
-        };
-        shares.sort_by_key(|share| share.name());
-        shares.dedup();
+        let Traffic { peers, clients, in_flight, reply_bytes, rate_per_s } =
+            traffic(&at, top, pattern)?;
+        let Place { site, hosts, shares, apart } = place(&at, top)?;
         let load =
             top.get("load").map(|v| load(&at.key("load"), v)).transpose()?.unwrap_or_default();
         if site != Site::SameHost && !load.is_idle() {
@@ -229,26 +160,32 @@ impl Question {
                 "containers that share \"shm\" contradict \"require private-dev-shm\"; remove one of the two",
             ));
         }
-        let measure = workload(pattern, rate_per_s, peers, 1).facts().measure;
+        let optimise = top.get("optimise");
+        let wants_latency =
+            !goals.latency_us.is_empty() || optimise.and_then(|v| v.as_str()) == Some("latency");
+        let traffic = Traffic { peers, clients, in_flight, reply_bytes, rate_per_s };
+        let paced = traffic.paces(pattern, wants_latency, &at)?;
+        let measure = traffic.workload(pattern, paced, 1).facts().measure;
         let latency = Figure::latency(measure, goals.percentile());
         let cpu = Figure::cpu(measure);
         let objectives =
             [("latency", latency), ("throughput", Some(Figure::MessageRate)), ("cpu", Some(cpu))];
-        let objective = match top.get("optimise") {
+        let objective = match optimise {
             Some(value) => word(&at.key("optimise"), value, &objectives)?,
             // A latency goal already fixes the required speed.
             None if !goals.latency_us.is_empty() => Some(cpu),
             None if rate_per_s.is_some() => latency.or(Some(cpu)),
             None => latency.or(Some(Figure::MessageRate)),
         };
-        // A stream at full speed and the fans are timed as a whole and have no latency per message.
+        // A stream and a fan-out at full speed and a fan-in are timed as a whole and have no latency per message.
         let judged = objective.filter(|_| latency.is_some() || goals.latency_us.is_empty());
         let Some(objective) = judged else {
-            let remedy = if fans {
-                "omit latency goals, and set optimise = \"throughput\" or \"cpu\"; the latency between one sender and one \
-                 receiver is that of pattern = \"stream\" with rate_per_s"
-            } else {
-                "state rate_per_s"
+            let remedy = match pattern {
+                Pattern::FanIn => {
+                    "omit latency goals, and set optimise = \"throughput\" or \"cpu\"; the latency between one sender and \
+                     one receiver is that of pattern = \"stream\" with rate_per_s"
+                }
+                _ => "state rate_per_s",
             };
             return Err(at.key("goal").bad(format!(
                 "latency cannot be judged for pattern = \"{}\", because its messages are sent at full speed: {remedy}",
@@ -270,6 +207,9 @@ impl Question {
             reply_bytes,
             rate_per_s,
             peers,
+            clients,
+            in_flight,
+            paced,
             placement: match top.get("placement") {
                 Some(value) => match placement(&at.key("placement"), value)? {
                     PlacementAxis::One(placement) => placement,
@@ -291,6 +231,8 @@ impl Question {
             site,
             hosts,
             shares,
+            apart,
+            now: top.get("now").map(|value| mechanism(&at.key("now"), value)).transpose()?,
             objective,
             goals,
             wishes,
@@ -304,10 +246,20 @@ impl Question {
 
     /// The workload of the question for messages of `bytes` bytes.
     pub fn workload(&self, bytes: u64) -> Workload {
-        workload(self.pattern, self.rate_per_s, self.peers, bytes)
+        let Question { peers, clients, in_flight, reply_bytes, rate_per_s, .. } = *self;
+        Traffic { peers, clients, in_flight, reply_bytes, rate_per_s }.workload(
+            self.pattern,
+            self.paced,
+            bytes,
+        )
     }
 
-    /// The stated rate of a question that is measured at full speed, as all fans are; a candidate must achieve at least
+    /// Whether several requests are under way at a time: of several clients, or of one.
+    pub fn is_shared(&self) -> bool {
+        self.clients > 1 || self.in_flight > 1
+    }
+
+    /// The stated rate of a question that is measured at full speed, as fans and several clients are; a candidate must achieve at least
     /// this rate. `None` for other questions.
     pub(super) fn rate_at_full_speed(&self) -> Option<f64> {
         self.rate_per_s.filter(|_| self.workload(1).facts().timed())
@@ -350,6 +302,15 @@ impl Question {
         self.site == Site::OtherContainer && !self.shares.contains(&Shared::Shm)
     }
 
+    /// Whether the two ends can meet in this way. Between hosts, the capability `crosses_hosts` decides instead.
+    pub fn lets_meet(&self, way: Meeting) -> bool {
+        match self.site {
+            Site::OtherHost => true,
+            Site::SameHost if !self.apart => true,
+            _ => (!self.apart || way != Meeting::Descriptor) && Shared::let_meet(&self.shares, way),
+        }
+    }
+
     /// The percentile by which latency is judged: the highest that has a goal, or the median if none has.
     pub fn percentile(&self) -> Percentile {
         self.goals.percentile()
@@ -359,31 +320,4 @@ impl Question {
     pub fn wish(&self, property: Property) -> Wish {
         self.wishes.get(&property).copied().unwrap_or(Wish::NoPreference)
     }
-}
-
-/// The workload that measures a pattern, with a rate in messages per second if the question states
-/// one.
-fn workload(pattern: Pattern, rate_per_s: Option<f64>, peers: u32, bytes: u64) -> Workload {
-    match (pattern, rate_per_s) {
-        (Pattern::RequestReply, None) => Workload::PingPong,
-        (Pattern::RequestReply, Some(rate)) => {
-            Workload::Requests { period_ns: (1e9 / rate).round().max(1.0) as u64 }
-        }
-        (Pattern::ConnectPerExchange, _) => Workload::Exchange,
-        (Pattern::FanOut, _) => Workload::FanOut { receivers: peers, period_us: 0 },
-        (Pattern::FanIn, _) => Workload::FanIn { senders: peers, receiver_us: 0 },
-        (Pattern::Stream, None) => Workload::Throughput,
-        (Pattern::Stream, Some(rate)) => {
-            let per_burst = per_burst(rate);
-            Workload::Paced {
-                burst_bytes: bytes.max(1) * per_burst as u64,
-                period_us: (per_burst * 1e6 / rate).round().max(1.0) as u64,
-            }
-        }
-    }
-}
-
-/// Number of messages in each burst of a stream with this rate, in messages per second.
-fn per_burst(rate: f64) -> f64 {
-    (rate * LEAST_PERIOD_US / 1e6).ceil().max(1.0)
 }

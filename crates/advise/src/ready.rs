@@ -7,6 +7,8 @@ pub const READY: &[(&str, &str)] = &[
     ("chatty", include_str!("../../../questions/chatty.toml")),
     ("bulk", include_str!("../../../questions/bulk.toml")),
     ("service", include_str!("../../../questions/service.toml")),
+    ("pool", include_str!("../../../questions/pool.toml")),
+    ("ticker", include_str!("../../../questions/ticker.toml")),
     ("market-data", include_str!("../../../questions/market-data.toml")),
     ("control-loop", include_str!("../../../questions/control-loop.toml")),
     ("log-shipping", include_str!("../../../questions/log-shipping.toml")),

@@ -3,7 +3,6 @@
 use crossway_mech::{Privilege, registry};
 
 use super::candidate::{Known, field};
-use super::property::{Property, Wish};
 use super::question::{Percentile, Question};
 use super::ready::READY;
 use super::*;
@@ -25,7 +24,7 @@ const NOTHING_KNOWN: Known<'static> = Known { probes: &[], faults: &[] };
 
 #[test]
 fn every_ready_question_is_one_and_has_candidates() {
-    assert_eq!(READY.len(), 11);
+    assert_eq!(READY.len(), 13);
     for (name, text) in READY {
         let question = Question::parse(name, name, text).unwrap_or_else(|e| panic!("{e}"));
         assert!(question.about.is_some(), "{name}");
@@ -364,82 +363,6 @@ fn too_few_trials_and_no_record_at_all_are_no_choice() {
     assert!(advice.abstained.is_some_and(|why| why.contains("only 2 trials, and 5 are needed")));
     let advice = answer(UNPINNED, &Library::default());
     assert!(advice.abstained.is_some_and(|why| why.contains("no record of this machine answers")));
-}
-
-/// A folder with one run, whose records are these lines.
-fn run_of(lines: &[String]) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a folder");
-    let run = dir.path().join("2026-run");
-    std::fs::create_dir(&run).expect("a run");
-    std::fs::write(run.join(crossway_records::records_io::RESULTS), lines.join("\n"))
-        .expect("written");
-    dir
-}
-
-fn line(record: &crossway_records::record::Record) -> String {
-    serde_json::to_string(record).expect("JSON")
-}
-
-#[test]
-fn records_are_read_slim_and_bad_lines_are_left_out_loudly() {
-    let records = samples::trials("pipe", 64, &[5000, 5001], 1.0);
-    let mut lines: Vec<String> = records.iter().map(line).collect();
-    lines.push("{\"schema\":2}".to_owned());
-    let dir = run_of(&lines);
-    let asked = question("size_bytes = 64");
-    let library = Library::read(&[dir.path().to_owned()], "this machine", &asked);
-    assert_eq!((library.own.len(), library.foreign.len()), (0, 2));
-    assert_eq!(library.foreign[0], Trial::of(&records[0]));
-    assert!(library.warnings[0].contains("1 line that is not a record"), "{:?}", library.warnings);
-}
-
-#[test]
-fn of_many_records_only_those_that_may_answer_are_parsed() {
-    let mut lines = Vec::new();
-    for size in 0..4_000_u64 {
-        lines.extend(samples::trials("pipe", size, &[5000], 1.0).iter().map(line));
-    }
-    // The format of another program: it may answer the question, so it is parsed.
-    let other = lines[64].replace("\"size_bytes\":", "\"size_bytes\": ");
-    lines.push(other.replace("\"trial\":0", "\"trial\":1"));
-    assert!(lines.iter().map(String::len).sum::<usize>() > 5_000_000);
-    let dir = run_of(&lines);
-    let asked = question("size_bytes = [{ bytes = 64, share = 1 }, { bytes = 3999, share = 1 }]");
-    let library = Library::read(&[dir.path().to_owned()], "this machine", &asked);
-    assert_eq!((library.lines, library.parsed, library.foreign.len()), (4_001, 3, 3));
-    assert!(library.foreign.iter().all(|t| [64, 3999].contains(&t.inputs.size_bytes)));
-}
-
-#[test]
-fn a_folder_without_runs_is_named() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let library = Library::read(&[dir.path().to_owned()], "m", &question("size_bytes = 64"));
-    assert_eq!(library.empty, [dir.path()]);
-    let advice = answer("size_bytes = 64", &library);
-    assert!(advice.notes.iter().any(|n| n.ends_with("contains no runs")), "{:?}", advice.notes);
-}
-
-#[test]
-fn wishes_are_repeated_with_their_values() {
-    let asked = "size_bytes = 64\nplacement = \"unpinned\"\n[properties]\n\
-                 language = { wish = \"require\", any_of = [\"zzz\"] }\n\
-                 crash-detection = { wish = \"prefer\", within_ms = 100 }";
-    let wishes = Advice::wishes(&question(asked));
-    assert_eq!(wishes, ["prefer crash-detection=100ms", "require language=zzz"]);
-    // Without declared contenders, nothing says whether a language is misspelt.
-    let notes = answer(asked, &Library::default()).notes;
-    assert!(!notes.iter().any(|n| n.contains("names the language")), "{notes:?}");
-}
-
-#[test]
-fn wishes_have_the_words_of_rfc_9622() {
-    assert_eq!(
-        Wish::ALL.map(Wish::word),
-        ["require", "prefer", "no-preference", "avoid", "prohibit"]
-    );
-    for property in Property::ALL {
-        assert_eq!(Property::named(property.name()), Some(property));
-    }
 }
 
 #[test]

@@ -334,7 +334,8 @@ impl Trial {
                 None => 1.0,
             },
             Workload::FanIn { senders, .. } => f64::from(senders),
-            Workload::FanOut { receivers, .. } => f64::from(receivers),
+            Workload::FanOut { receivers: peers, .. }
+            | Workload::Clients { clients: peers, .. } => f64::from(peers),
             _ => 1.0,
         }
     }

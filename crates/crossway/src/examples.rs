@@ -231,6 +231,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "advise",
         &[
             "crossway advise camera",
+            "crossway advise --size 200 --clients 4 --in-flight 8 --p99-us 2000",
             "crossway advise --size 64 --p99-us 50 --require pollable --time 60s",
         ],
     ),

@@ -182,8 +182,10 @@ fn between_hosts_only_what_crosses_them_is_measured_by_their_agents() {
     );
     // These records answer for these hosts, and for no others. A command that reproduces figures has the filter of
     // their run.
-    for run in std::fs::read_dir(place.dir.path().join("out")).expect("runs") {
-        let path = run.expect("a run").path().join("run.json");
+    let out = place.dir.path().join("out");
+    assert_eq!(std::fs::read_dir(&out).expect("answers").count(), 1, "one folder for one answer");
+    for run in crossway_records::runs::folders(&out) {
+        let path = run.join("run.json");
         let mut info: serde_json::Value =
             serde_json::from_slice(&std::fs::read(&path).expect("run.json")).expect("JSON");
         info["filters"] = serde_json::json!(["tcp|udp x"]);
@@ -318,14 +320,20 @@ fn the_answer_fits_on_one_screen_and_explains_itself_on_request() {
 #[test]
 fn what_is_not_measured_is_refused_with_what_to_ask_instead() {
     for (more, wanted) in [
-        (&["--clients", "8"][..], "several clients at a time are not measured"),
-        (&["--in-flight", "16"], "several requests in flight are not measured"),
+        (
+            &["--clients", "8", "--pattern", "stream"][..],
+            "only pattern = \"request-reply\" has clients",
+        ),
+        (&["--in-flight", "1000"], "in_flight"),
         (&["--languages", "python,c", "--require", "language=c"], "state the same property"),
     ] {
         let (code, _, err) = advise(&[&["--size", "2MB", "--print"], more].concat());
         assert_eq!(code, Some(2), "{err}");
         assert!(err.contains(wanted), "{err}");
     }
+    let many = ["--size", "64", "--clients", "8", "--in-flight", "16", "--print"];
+    let (code, out, _) = advise(&many);
+    assert!(code == Some(0) && out.contains("clients = 8\nin_flight = 16"), "{out}");
     let (code, out, err) = advise(&["--size", "2MB", "--languages", "python,c", "--print"]);
     assert_eq!(code, Some(0), "{err}");
     assert!(out.contains("all_of = [\"python\", \"c\"]"), "{out}");

@@ -90,7 +90,7 @@ fn leaves_open(c: &Compared) -> bool {
 
 /// Explains how one of several equal candidates is chosen.
 pub const AMONG_EQUALS: &str = "Among equals, a candidate that meets all its goals comes before one with undecided \
-    goals; then your preferences decide, then simplicity, by the first of these points in which the candidates differ: \
+    goals; then your preferences decide, then how little your programs have to change, then simplicity, by the first of these points in which the candidates differ: \
     no privilege or kernel module, no outside program, no additional process, no spinning, a pollable descriptor, no \
     shared memory, the order of `crossway list`";
 

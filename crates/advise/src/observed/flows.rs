@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use crossway_observe::recording::{Direction, Event, Operation, Recording};
+use crossway_observe::recording::{Direction, Event, Kinship, Operation, Recording};
 
 use super::{Flow, shape};
 use crossway_lab::replay::{Replay, first_directions};
@@ -103,6 +103,7 @@ fn put_together(
         }
         counts.into_iter().max_by_key(|(_, count)| *count).map(|(cpu, _)| cpu)
     };
+    let both_ends = ends[0].zip(ends[1]);
     Flow {
         channels: group.iter().map(|c| c.number).collect(),
         carrier,
@@ -110,6 +111,8 @@ fn put_together(
         names: ends.map(|end| {
             end.map_or("a process that was not recorded".to_owned(), |end| recording.process(end))
         }),
+        kinship: both_ends.map_or(Kinship::Unknown, |(a, b)| recording.head.kinship(a, b)),
+        namespaces: both_ends.and_then(|(a, b)| recording.head.namespaces(a, b)),
         shape,
         exchanges: total(&|c| if both { c.exchanges } else { c.messages }),
         requests: merged(|c| &c.sizes[0]),

@@ -27,6 +27,8 @@ const WARMUP_MS: u64 = 15;
 const LEVEL: f64 = 0.95;
 /// A gain that cannot exceed this part of the time is not worth a change.
 pub const NOT_WORTH: f64 = 0.02;
+/// A gain of this part of the best one is enough if the programs need no change for it.
+const ENOUGH: f64 = 0.9;
 /// Nothing saves more of a program's time than this.
 const MOST: f64 = 0.98;
 /// How exactly the recorder's cost for a call is known, as a factor in both directions.
@@ -65,6 +67,8 @@ pub struct Gain {
     pub in_turn: bool,
     /// The mechanisms that were compared with it.
     pub with: Vec<With>,
+    /// Whether `crossway run` gives the programs, as they are, about as much as the best of the others.
+    pub run_is_enough: bool,
     /// What limits the prediction.
     pub remarks: Vec<String>,
 }
@@ -256,6 +260,7 @@ impl Flow {
             exchange_ns,
             share_of_time: [share(0), share(1)],
             in_turn,
+            run_is_enough: run_is_enough(&with),
             with,
             remarks,
         }
@@ -323,6 +328,18 @@ fn cpu_ns(id: &str, looks: bool, records: &[Record]) -> Option<Interval> {
         .filter_map(|r| r.cost.map(|cost| cost.cpu_ns_per_msg))
         .collect();
     median_interval(&figures, LEVEL)
+}
+
+/// Whether the best of these that needs no change of the programs gains about as much as the best of all.
+fn run_is_enough(with: &[With]) -> bool {
+    let best = |unmodified: bool| {
+        let these = with.iter().filter(|way| way.unmodified == unmodified);
+        these.max_by(|a, b| middle(a.less_time).total_cmp(&middle(b.less_time)))
+    };
+    best(true).is_some_and(|run| {
+        let others = best(false).map_or(0.0, |other| middle(other.less_time));
+        run.less_time.low > NOT_WORTH && middle(run.less_time) >= ENOUGH * others
+    })
 }
 
 fn middle(interval: Interval) -> f64 {

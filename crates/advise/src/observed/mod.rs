@@ -6,6 +6,8 @@
 
 mod flows;
 pub mod gain;
+#[cfg(test)]
+mod meeting_tests;
 mod question;
 #[cfg(test)]
 mod tests;
@@ -15,6 +17,7 @@ use std::collections::BTreeMap;
 pub use flows::flows;
 
 use crossway_lab::replay::{Replay, same_as};
+use crossway_observe::recording::{Kinship, Namespaces};
 use crossway_records::inputs::ReplayShape;
 
 /// Everything that two processes exchange by the same kind of channel.
@@ -28,6 +31,10 @@ pub struct Flow {
     pub ends: [Option<u32>; 2],
     /// Their names.
     pub names: [String; 2],
+    /// Whether the two processes can inherit descriptors from each other or from one parent.
+    pub kinship: Kinship,
+    /// The namespaces of the two processes, if both are known.
+    pub namespaces: Option<[Namespaces; 2]>,
     /// What the messages are.
     pub shape: ReplayShape,
     /// Number of exchanges or, of a stream, of messages.

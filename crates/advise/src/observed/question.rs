@@ -5,6 +5,7 @@ use toml::{Table, Value};
 use super::{Flow, median};
 use crossway_lab::plan::{number, table};
 use crossway_records::inputs::ReplayShape;
+use crossway_records::testbed::Share;
 
 /// Below this part of the time, exchanges have a rate of their own instead of following each other.
 const IN_SUCCESSION: f64 = 0.3;
@@ -18,7 +19,12 @@ impl Flow {
     /// placement that was seen.
     pub fn question(&self) -> Table {
         let mut question = Table::new();
-        question.insert("about".into(), format!("Recorded: {}", self.words()).into());
+        let about = format!("Recorded: {}; {}", self.words(), self.kinship.words());
+        question.insert("about".into(), about.into());
+        if let Some(now) = self.mechanism() {
+            question.insert("now".into(), now.into());
+        }
+        self.enter_place(&mut question);
         let exchanges = self.shape == ReplayShape::Exchanges;
         let pattern = if exchanges { "request-reply" } else { "stream" };
         question.insert("pattern".into(), pattern.into());
@@ -41,6 +47,36 @@ impl Flow {
             question.insert("placement".into(), placement.into());
         }
         question
+    }
+
+    /// Enters by what the two processes can meet: whether they inherit descriptors, and which namespaces are common. If
+    /// neither is known, they have nothing but an address, as programs that were started apart.
+    fn enter_place(&self, question: &mut Table) {
+        let apart = !self.kinship.shares_descriptors();
+        if apart {
+            question.insert("started".into(), "apart".into());
+        }
+        let Some([a, b]) = self.namespaces else { return };
+        let common = [
+            (a.network == b.network, Share::Network),
+            (a.ipc == b.ipc, Share::Ipc),
+            (a.pid == b.pid, Share::Pid),
+            // Two mount namespaces may have folders in common, but the recording does not show them.
+            (a.mount == b.mount, Share::Volume),
+            (a.mount == b.mount, Share::Shm),
+        ];
+        let has_network = common[0].0;
+        if common.iter().all(|(is, _)| *is) || (has_network && !apart) {
+            return;
+        }
+        if !has_network {
+            question.insert("where".into(), "other-container".into());
+        }
+        let shares: Vec<Value> =
+            common.iter().filter(|(is, _)| *is).map(|(_, share)| share.name().into()).collect();
+        if !shares.is_empty() {
+            question.insert("shares".into(), Value::Array(shares));
+        }
     }
 
     /// The sizes of the requests with their shares, without the rare ones.

@@ -1,7 +1,7 @@
 //! Describes a question in words.
 
 use super::super::property::Property;
-use super::{Pattern, Question, Site};
+use super::{Pattern, Question, Shared, Site};
 use crossway_lab::catalogue;
 use crossway_records::cases::size_words;
 
@@ -59,7 +59,18 @@ impl Question {
                 let reply = self
                     .reply_bytes
                     .map_or_else(String::new, |b| format!(", replies of {}", size_words(b)));
-                format!("requests of {}{reply}", sizes.join(", "))
+                let clients = match self.clients {
+                    1 => String::new(),
+                    several => format!("{several} clients of one server, "),
+                };
+                let in_flight = match self.in_flight {
+                    1 => String::new(),
+                    several => format!(
+                        ", {several} in flight{}",
+                        if self.clients > 1 { " each" } else { "" }
+                    ),
+                };
+                format!("{clients}requests of {}{reply}{in_flight}", sizes.join(", "))
             }
             Pattern::Stream => format!("a stream of {} messages", sizes.join(", ")),
             Pattern::FanOut => {
@@ -82,6 +93,7 @@ impl Question {
                 let of = match self.pattern {
                     Pattern::FanOut => " received by all receivers together",
                     Pattern::FanIn => " from all senders together",
+                    Pattern::RequestReply if self.clients > 1 => " from all clients together",
                     _ => "",
                 };
                 format!(", {rate} per second{of}{how}")
@@ -90,10 +102,15 @@ impl Question {
         };
         text += &format!(", {}", self.site.word());
         let shared: Vec<&str> = self.shares.iter().map(|share| share.name()).collect();
+        if self.apart {
+            text += ", programs that were started apart";
+        }
         match (self.site, &self.hosts) {
-            (Site::SameHost, _) => {}
+            (Site::SameHost, _) if shared.is_empty() || shared.len() == Shared::ALL.len() => {}
             (Site::OtherContainer, _) if shared.is_empty() => text += " (nothing shared)",
-            (Site::OtherContainer, _) => text += &format!(" (shared: {})", shared.join(", ")),
+            (Site::SameHost | Site::OtherContainer, _) => {
+                text += &format!(" (shared: {})", shared.join(", "))
+            }
             (Site::OtherHost, None) => text += " (two network namespaces)",
             (Site::OtherHost, Some(hosts)) => text += &format!(" ({hosts})"),
         }

@@ -174,6 +174,9 @@ impl Run for Advise {
         self.check_starters(&question, &admissible(&question, &sources.known)?.candidates, ui)?;
         let place = Place::of(self.folder(), &question);
         let quiet = self.json;
+        if let Some(observed) = &observed {
+            observed.tell(&question, ui);
+        }
         if !quiet {
             show::question(&question, ui);
         }

@@ -26,6 +26,12 @@ pub(super) struct Asked {
     /// Number of peers of a fan-in or fan-out
     #[arg(long)]
     peers: Option<i64>,
+    /// Number of clients that ask one server at the same time [default: 1]
+    #[arg(long)]
+    clients: Option<i64>,
+    /// Number of requests that each client has in flight [default: 1]
+    #[arg(long, value_name = "N")]
+    in_flight: Option<i64>,
     /// Placement of the two ends on CPUs: other-core, same-core, smt-sibling, shared-cache, cross-socket or unpinned
     #[arg(long)]
     placement: Option<String>,
@@ -39,7 +45,12 @@ pub(super) struct Asked {
     /// machine]
     #[arg(long, value_name = "PREFIX,PREFIX")]
     hosts: Option<String>,
-    /// What two containers share, separated by commas: volume, shm, network, ipc, pid [default: only the kernel]
+    /// How the two programs are started: together (one by the other, or both by one program, from which they can inherit
+    /// descriptors) or apart [default: together]
+    #[arg(long, value_name = "HOW")]
+    started: Option<String>,
+    /// What two containers share, separated by commas: volume, shm, network, ipc, pid [default: only the kernel], or two
+    /// programs that are started apart [default: all of these]
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]
     shares: Vec<String>,
     /// What to optimise: latency, throughput or cpu
@@ -69,11 +80,6 @@ pub(super) struct Asked {
     /// Goal: maximum CPU time of both ends together, in percent of one CPU
     #[arg(long, value_name = "PERCENT", value_parser = args::number)]
     cpu_percent: Option<f64>,
-    /// Not measured: several clients at a time, several requests in flight. The question's parser says what to ask instead
-    #[arg(long, hide = true)]
-    clients: Option<i64>,
-    #[arg(long, hide = true)]
-    in_flight: Option<i64>,
     /// Languages of the client and of the server, e.g. python,c: the mechanism must be usable from all of them
     #[arg(long, value_name = "LANGUAGE", value_delimiter = ',')]
     languages: Vec<String>,
@@ -105,6 +111,7 @@ impl Asked {
             ("placement", &self.placement),
             ("where", &self.site),
             ("hosts", &self.hosts),
+            ("started", &self.started),
             ("optimise", &self.optimise),
             ("size_bytes", &self.size),
             ("reply_bytes", &self.reply),
@@ -114,11 +121,19 @@ impl Asked {
                 table.insert(key.into(), Value::String(text.clone()));
             }
         }
+        // What a recording's processes have in common does not limit programs that inherit descriptors.
+        if self.started.as_deref() == Some("together") && !table.contains_key("where") {
+            table.remove("shares");
+        }
         if let Some(rate) = self.rate {
             table.insert("rate_per_s".into(), Value::Float(rate));
         }
-        if let Some(peers) = self.peers {
-            table.insert("peers".into(), Value::Integer(peers));
+        let counts =
+            [("peers", self.peers), ("clients", self.clients), ("in_flight", self.in_flight)];
+        for (key, value) in counts {
+            if let Some(value) = value {
+                table.insert(key.into(), Value::Integer(value));
+            }
         }
         if let Some(workers) = self.load_cpu {
             let load = Table::from_iter([("cpu".to_owned(), Value::Integer(workers))]);
@@ -144,12 +159,6 @@ impl Asked {
         }
         if let Some(bytes) = &self.memory {
             below(table, "goal")?.insert("memory_bytes".into(), Value::String(bytes.clone()));
-        }
-        for (key, value) in [("clients", self.clients), ("in_flight", self.in_flight)] {
-            // One is what is measured.
-            if let Some(value) = value.filter(|n| *n != 1) {
-                table.insert(key.into(), Value::Integer(value));
-            }
         }
         if !self.languages.is_empty() {
             let all: Vec<Value> = self.languages.iter().map(|l| l.clone().into()).collect();

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use crossway_advise::Question;
 use crossway_advise::observed::gain::{Gain, NOT_WORTH};
 use crossway_advise::observed::{Flow, flows};
 use crossway_lab::agent::AgentProgram;
@@ -12,7 +13,7 @@ use crossway_lab::launcher::Launcher;
 use crossway_lab::run::{self, Asker, Options as RunOptions, RunError};
 use crossway_lab::shutdown;
 use crossway_lab::similar::did_you_mean;
-use crossway_observe::recording::Recording;
+use crossway_observe::recording::{Kinship, Recording};
 use crossway_records::records_io::read_records;
 use crossway_records::stats::Interval;
 use crossway_report::units::Quantity;
@@ -111,7 +112,22 @@ impl Observed {
     /// The name of the question, the words with which errors refer to it, and its keys.
     pub(super) fn question(&self) -> (String, String, Table) {
         let file = format!("the recording {}", self.file.display());
-        ("observed".to_owned(), file, self.flow().question())
+        let mut question = self.flow().question();
+        if let Some(now) = &self.now {
+            question.insert("now".into(), now.clone().into());
+        }
+        ("observed".to_owned(), file, question)
+    }
+
+    /// Says what the question takes for granted because the recording does not say it.
+    pub(super) fn tell(&self, question: &Question, ui: &Ui) {
+        if self.flow().kinship == Kinship::Unknown && question.apart {
+            ui.note(&format!(
+                "{}, so only mechanisms that need no common parent are candidates; if one starts the other, or one program \
+                 starts both, say so: --started together",
+                Kinship::Unknown.words()
+            ));
+        }
     }
 
     /// Predicts the gain from `best` and from what programs usually offer, or from what was asked for. `None` with a
@@ -237,6 +253,14 @@ impl Observed {
                 }
             };
             ui.print_wrapped(2, &text);
+        }
+        if gain.run_is_enough {
+            ui.print_wrapped(
+                2,
+                &format!(
+                    "Change nothing: {BY_RUN} gives that gain, or nearly that of the best of these."
+                ),
+            );
         }
         for remark in &gain.remarks {
             ui.print_noted("33", "note:", remark);

@@ -189,7 +189,13 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
         row("Why", &format!("{why}{sure}.{others}"), ui);
     }
     if !advice.meets.is_empty() {
-        row("Needs", &format!("{}.", Meeting::any_of(&advice.meets)), ui);
+        let apart = match advice.started_apart {
+            true => {
+                " The programs were started apart: nothing that needs a common parent was considered."
+            }
+            false => "",
+        };
+        row("Needs", &format!("{}.{apart}", Meeting::any_of(&advice.meets)), ui);
     }
     if let Some(other) = &advice.runner_up {
         let figure = advice.compared.iter().find(|c| c.candidate == *other);
