@@ -33,8 +33,8 @@ pub struct Entry {
 
 macro_rules! registry {
     ($($module:ident :: $name:ident),* $(,)?) => {
-        /// All mechanisms, in display order.
-        pub const ALL: &[Entry] = &[$(Entry {
+        /// All mechanisms, in display order. Were it a constant, every crate that looks at it would compile all probes again.
+        pub static ALL: &[Entry] = &[$(Entry {
             id: <mechanisms::$module::$name as Mechanism>::ID,
             about: <mechanisms::$module::$name as Mechanism>::ABOUT,
             carrier: <mechanisms::$module::$name as Mechanism>::CARRIER,
