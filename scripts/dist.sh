@@ -25,9 +25,10 @@ remap="--remap-path-prefix=$PWD=/crossway --remap-path-prefix=${CARGO_HOME:-$HOM
 remap+=" --remap-path-prefix=$(rustc --print sysroot)=/rust"
 
 # The toolchain's own linker, if it has one, folds functions of equal code and packs the relocations of a static program.
+# "safe" folds nothing, as rustc does not mark the functions whose addresses are compared; no code of ours compares any.
 lld=$(rustc --print sysroot)/lib/rustlib/$host/bin/gcc-ld
 small=
-[ ! -d "$lld" ] || small="-C link-arg=-B$lld -C link-arg=-fuse-ld=lld -C link-arg=-Wl,--icf=safe -C link-arg=-Wl,--pack-dyn-relocs=relr"
+[ ! -d "$lld" ] || small="-C link-arg=-B$lld -C link-arg=-fuse-ld=lld -C link-arg=-Wl,--icf=all -C link-arg=-Wl,--pack-dyn-relocs=relr"
 
 # The linker of a target; cross compilers of Debian are named so.
 linker_of() {
@@ -56,15 +57,18 @@ for target; do
   "$CARGO" build --profile dist-library --locked -p crossway-preload -p crossway-tipc-preload \
     --target "$target" --target-dir "$libraries"
   export CROSSWAY_LIBRARIES=$libraries/$target/dist-library
-  export "${variable}_RUSTFLAGS=-C target-feature=+crt-static $small $remap"
+  # By flags and not by a variable of cargo's, which would also concern build scripts.
+  unset "${variable}_LINKER"
+  export "${variable}_RUSTFLAGS=-C target-feature=+crt-static -C linker=link-program.sh $small $remap"
+  tools=${linker%gcc}
+  [ "$linker" != cc ] || tools=
   say "building for $target"
-  "$CARGO" build --profile dist --locked -p crossway --target "$target" --target-dir "$build"
+  PATH=$PWD/scripts:$PATH CROSSWAY_LINKER=$linker CROSSWAY_OBJCOPY=${tools}objcopy \
+    "$CARGO" build --profile dist --locked -p crossway --target "$target" --target-dir "$build"
   program=$build/$target/dist/crossway
   name=crossway-$version-$target
   # What rustc leaves of the symbols is a tenth of the program.
-  strip=${linker%gcc}strip
-  [ "$linker" != cc ] || strip=strip
-  "$strip" --strip-all "$program"
+  "${tools}strip" --strip-all "$program"
   cp "$program" "dist/$name"
   # Man pages and completions come from the program, which may not run here.
   runs=$program
