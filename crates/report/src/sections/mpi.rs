@@ -77,7 +77,7 @@ impl MpiFigure {
 }
 
 /// The table of all libraries and ways; nothing if no trial passed.
-pub(super) fn section(run: &Run) -> Option<Section> {
+pub(crate) fn section(run: &Run) -> Option<Section> {
     let libraries = libraries(&run.mpi);
     let trials = run.mpi.iter().filter(|r| r.result.is_some()).map(|r| r.trial).max()? as usize + 1;
     let mut rows = Vec::new();

@@ -9,7 +9,7 @@ use super::{BLOCKS_MAX, noise, repeated};
 use crate::blocks::paced::{LATE, LATE_EXPLAINED, SENDER_LATE_EXPLAINED};
 use crate::blocks::{BEST, blocks, have_best, have_column, have_noise};
 use crate::run::Run;
-use crate::sections::goals;
+use crate::sections::{goals, mpi};
 use crate::sheet::Sheet;
 use crate::steps::{self, Shapes};
 use crate::studies;
@@ -88,6 +88,12 @@ pub fn markdown(run: &Run) -> String {
     let found = steps::sheet(&run.summary, &shapes);
     if !found.rows.is_empty() {
         let _ = writeln!(out, "\n### Steps and knees\n\n{}", whole(&found));
+    }
+    if let Some(section) = mpi::section(run) {
+        let _ = writeln!(out, "\n### {}\n\n{}", section.title, section.paragraphs.join("\n\n"));
+        for sheet in &section.tables {
+            let _ = writeln!(out, "\n{}", whole(sheet));
+        }
     }
     let left = left_out(&run.summary, u16::MAX);
     if !left.is_empty() {
