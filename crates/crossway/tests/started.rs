@@ -71,6 +71,7 @@ fn advice(own_sessions: bool, dir: &Path) -> Option<(String, Value)> {
         return None;
     }
     text(&made);
+    std::fs::create_dir(dir.join("out")).unwrap();
     let question = text(&crossway(dir, &["advise", "--observed", "rec", "--print"]));
     let answer = crossway(dir, &["advise", "--observed", "rec", "--no-measure", "--json"]);
     Some((question, serde_json::from_slice(&answer.stdout).unwrap()))

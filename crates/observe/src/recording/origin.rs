@@ -180,12 +180,30 @@ impl Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::RecordedProcess;
-    use crate::tape::Tape;
+    use crate::recording::{Method, RecordedProcess};
 
-    /// The head of a recording of two processes, 10 and 20, with these parents and sessions.
+    /// The head of a recording of a client and a server, processes 10 and 20, with two channels over TCP.
+    fn unknown() -> Head {
+        let method = Method {
+            name: "test".to_owned(),
+            cost_ns_per_call: None,
+            cost_note: String::new(),
+            blind_to: String::new(),
+        };
+        let process = |pid| RecordedProcess { pid, name: "p".to_owned(), origin: None };
+        let channel = RecordedChannel {
+            carrier: "tcp-local".to_owned(),
+            name: String::new(),
+            from: [0].into(),
+            to: [1].into(),
+        };
+        let processes = vec![process(10), process(20)];
+        Head { processes, channels: vec![channel.clone(), channel], ..Head::new("t", 1, method) }
+    }
+
+    /// The same with these parents and sessions.
     fn head(origins: [(u32, u32); 2]) -> Head {
-        let mut head = Tape::new("tcp-local", None).recording.head;
+        let mut head = unknown();
         for (process, (parent, session)) in head.processes.iter_mut().zip(origins) {
             process.origin = Some(Origin {
                 parent: Some(parent),
@@ -217,7 +235,7 @@ mod tests {
             origin: Some(Origin { parent: Some(10), ..Origin::default() }),
         });
         assert_eq!(far.kinship(0, 1), Kinship::Descends);
-        assert_eq!(Tape::new("tcp-local", None).recording.head.kinship(0, 1), Kinship::Unknown);
+        assert_eq!(unknown().kinship(0, 1), Kinship::Unknown);
     }
 
     #[test]
