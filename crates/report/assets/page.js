@@ -107,22 +107,22 @@
   // Puts names beside the markers of a scatter chart that has been drawn: at the first place that no other name, marker or error bar
   // crosses, or else at the nearest free place, with a line to the marker. Returns the names with lines, as annotations.
   function placeNames(traces, { xaxis, yaxis }) {
-    const led = [];
+    const led = [], names = [];
     const at = traces.map(({ series: s }) => {
       const across = (v) => xaxis.d2p(v), down = (v) => yaxis.d2p(v);
       const [x, y] = [across(s.x[0]), down(s.y[0])];
       const bar = (low, high, to, mid) => (low && low.length && low[0] > 0 ? [to(low[0]), to(high[0])].sort((a, b) => a - b) : [mid, mid]);
       return { x, y, wide: bar(s.xlo, s.xhi, across, x), high: bar(s.lo, s.hi, down, y) };
     });
-    const taken = at.flatMap(({ x, y, wide, high }) => [[x - 6, y - 6, x + 6, y + 6], [wide[0], y - 2, wide[1], y + 2], [x - 2, high[0], x + 2, high[1]]]);
+    const taken = at.flatMap(({ x, y, wide, high }) => [[x - 5.5, y - 5.5, x + 5.5, y + 5.5], [wide[0] - 1, y - 3, wide[1] + 1, y + 3], [x - 3, high[0] - 1, x + 3, high[1] + 1]]);
     const free = (b) => b[0] > 0 && b[2] < xaxis._length && b[1] > 0 && b[3] < yaxis._length && taken.every((o) => o[2] < b[0] || o[0] > b[2] || o[3] < b[1] || o[1] > b[3]);
     traces.forEach((t, k) => {
       const { x, y } = at[k], w = nameOf(t.series).length * 6.4;
-      const rows = { top: [y - 24, y - 8], bottom: [y + 8, y + 24], middle: [y - 7, y + 7] };
+      const rows = { top: [y - 24, y - 5.6], bottom: [y + 5.6, y + 24], middle: [y - 8, y + 8] };
       const columns = { center: [x - w / 2, x + w / 2], right: [x + 7, x + 9 + w], left: [x - 9 - w, x - 7] };
       const box = (place) => { const [r, c] = place.split(" "); return [columns[c][0], rows[r][0], columns[c][1], rows[r][1]]; };
       const place = ["top center", "bottom center", "middle right", "middle left", "top right", "top left", "bottom right", "bottom left"].find((p) => free(box(p)));
-      if (place) taken.push(box(place));
+      if (place) { taken.push(box(place)); names.push(box(place)); }
       t.textposition = place || "top center";
       t.text = place ? t.series.x.map(() => plain(nameOf(t.series))) : undefined;
       t.mode = place ? "markers+text" : "markers";
@@ -131,8 +131,11 @@
       for (let far = 26; far < 220; far += 14) for (let turn = 0; turn < 24; turn++) {
         const ax = Math.cos((turn * Math.PI) / 12) * (far + w / 2), ay = Math.sin((turn * Math.PI) / 12) * far;
         const b = [x + ax - w / 2 - 3, y + ay - 10, x + ax + w / 2 + 3, y + ay + 10];
-        if (!free(b)) continue;
-        taken.push(b);
+        const line = [3, 4, 5, 6, 7, 8].map((part) => [x + (ax * part) / 10, y + (ay * part) / 10]);
+        const crosses = line.some(([px, py]) => names.some((n) => px > n[0] && px < n[2] && py > n[1] && py < n[3]));
+        if (!free(b) || crosses) continue;
+        taken.push(b, ...line.map(([px, py]) => [px - 2, py - 2, px + 2, py + 2]));
+        names.push(b);
         led.push({ x: Math.log10(t.series.x[0]), y: Math.log10(t.series.y[0]), ax, ay, text: plain(nameOf(t.series)), showarrow: true, arrowhead: 0, arrowwidth: 0.8, arrowcolor: t.line.color, standoff: 6, font: { size: 11, color: css("--ink") } });
         return;
       }
