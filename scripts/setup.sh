@@ -45,6 +45,7 @@ predict_wants=(
   pgbench:postgresql setpriv:util-linux ss:iproute2 /usr/lib/python3/dist-packages/zmq:python3-zmq
   /usr/lib/python3/dist-packages/grpc:python3-grpcio /usr/lib/python3/dist-packages/dbus:python3-dbus
   mariadbd:mariadb-server /usr/lib/python3/dist-packages/pymysql:python3-pymysql dbus-daemon:dbus-daemon
+  mpirun.openmpi:openmpi-bin mpicc.openmpi:libopenmpi-dev
 )
 
 have() {

@@ -1,8 +1,9 @@
-"""Real programs, each of which can use TCP or a UNIX socket."""
+"""Real programs, each of which can use TCP or something else within a host: a UNIX socket, or shared memory."""
 
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -27,7 +28,7 @@ def lacks_module(module):
 
 
 class Program:
-    """A server that listens at a port and at a path, and a load that asks it at one of them.
+    """A server that listens at a port and at a path, and a load that asks it at one of them (`tcp` or `unix`).
 
     One request of the load is one exchange of the observed processes.
     """
@@ -36,6 +37,8 @@ class Program:
     needs = ()
     # Whether the load is an end of the channel that changes.
     records_load = True
+    # What the other way is, as `crossway advise --instead` names it.
+    instead = "uds-stream"
     # What precedes the commands of the servers and of the load: who they run as, and by what.
     user, prefix = (), ()
 
@@ -279,4 +282,37 @@ class Grpc(Peers):
     name, kind, module = "gRPC from Python, one call at a time", "grpc", "grpc"
 
 
-PROGRAMS = [Redis, RedisMany, Memcached, Postgres, MariaDb, Nginx, Multiprocessing, ZeroMq, Grpc, DBus]
+class OpenMpi(Program):
+    """Two ranks that ask and answer without a pause; they reach each other by TCP or by shared memory, and never sleep."""
+
+    name, needs = "Open MPI, round trips of 8 B (shared memory)", ("mpirun.openmpi", "mpicc.openmpi")
+    records_load, instead = False, "shm-spin"
+
+    def start(self, way):
+        self.exchange = self.folder / "exchange"
+        if not self.exchange.exists():
+            source = Path(__file__).resolve().parent.parent / "mpi/exchange.c"
+            subprocess.run(["mpicc.openmpi", "-O2", "-o", str(self.exchange), str(source)], check=True)
+
+    def observed(self):
+        """The ranks, which belong to the load."""
+        found = []
+        for link in Path("/proc").glob("[0-9]*/exe"):
+            try:
+                found += [int(link.parent.name)] if link.readlink() == self.exchange else []
+            except OSError:
+                pass
+        return found
+
+    def load(self, way, seconds):
+        carrier = "self,vader" if way == "unix" else "self,tcp"
+        words = ["--allow-run-as-root", "--mca", "pml", "ob1", "--mca", "btl", carrier, "--mca", "btl_tcp_if_include", "lo"]
+        return ["mpirun.openmpi", *words, "-np", "2", str(self.exchange), str(seconds), "ask"]
+
+    def stop(self):
+        # They outlive mpirun if it is killed.
+        for pid in self.observed() if self.folder.joinpath("exchange").exists() else []:
+            os.kill(pid, signal.SIGKILL)
+
+
+PROGRAMS = [Redis, RedisMany, Memcached, Postgres, MariaDb, Nginx, Multiprocessing, ZeroMq, Grpc, DBus, OpenMpi]

@@ -1,5 +1,8 @@
 /* What two ranks of MPI can do over what carries them: latency, message rate and bandwidth, or a small application. Every byte
- * that arrives is checked. Prints `name value`, one per line; times in seconds. */
+ * that arrives is checked. Prints `name value`, one per line; times in seconds.
+ *
+ *     exchange [SCALE]
+ *     exchange SECONDS ask   only round trips of 8 B, for so long; prints how many per second */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +50,32 @@ static double latency(int rank, size_t len, int count) {
     }
     free(bytes);
     return (MPI_Wtime() - begin) / count / 2;
+}
+
+/* Round trips of 8 B per second, for so many seconds. Rank 0 says with the first byte whether another one follows. */
+static double ask(int rank, double seconds) {
+    unsigned char bytes[8];
+    unsigned count = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double begin = MPI_Wtime();
+    for (unsigned char more = 1; more; count++) {
+        if (rank == 0) {
+            more = MPI_Wtime() - begin < seconds;
+            fill(bytes, sizeof bytes, count);
+            bytes[0] = more;
+            MPI_Send(bytes, sizeof bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
+            MPI_Recv(bytes, sizeof bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            check(bytes, sizeof bytes, count + 1);
+        } else {
+            MPI_Recv(bytes, sizeof bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            more = bytes[0];
+            bytes[0] = (unsigned char)count;
+            check(bytes, sizeof bytes, count);
+            fill(bytes, sizeof bytes, count + 1);
+            MPI_Send(bytes, sizeof bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
+        }
+    }
+    return count / (MPI_Wtime() - begin);
 }
 
 /* Messages of `len` bytes per second from rank 0 to rank 1, WINDOW of them in flight. */
@@ -131,6 +160,13 @@ int main(int argc, char **argv) {
     const double scale = argc > 1 ? atof(argv[1]) : 1;
     if (scale < 0.1)
         fail("the scale must be at least 0.1");
+    if (argc > 2 && strcmp(argv[2], "ask") == 0) {
+        const double per_s = ask(rank, scale);
+        if (rank == 0)
+            printf("%.1f\n", per_s);
+        MPI_Finalize();
+        return 0;
+    }
     const double small = latency(rank, 8, (int)(2000 * scale)), large = latency(rank, 65536, (int)(200 * scale));
     const double messages = rate(rank, 8, (int)(100 * scale)), big = rate(rank, 65536, (int)(10 * scale));
     double share;
