@@ -6,8 +6,8 @@ use crossway_mech::{Access, Wait};
 
 use crate::inputs::{Ends, Inputs, Load, Placement, Workload};
 use crate::record::{
-    Calibration, Cost, Counts, Latency, Pacing, Record, RoleMeters, SCHEMA, Span, Status,
-    Throughput,
+    Calibration, Cost, Counts, Latency, Pacing, Quantiles, Record, ReplayFigures, RoleMeters,
+    SCHEMA, Span, Status, Throughput,
 };
 
 /// A successful trial of `mechanism`: 1000 messages with a round trip of `p50_ns` and a CPU time of `cpu_ns` per
@@ -206,4 +206,25 @@ pub fn lines(records: &[Record]) -> Vec<u8> {
         out.push(b'\n');
     }
     out
+}
+
+/// How far a trial with the mechanism that was recorded was from its recording, in which an exchange took 20 us.
+pub fn replayed() -> ReplayFigures {
+    let quantiles = Quantiles { p50: 64, p99: 64, max: 64 };
+    ReplayFigures {
+        carrier: "unix-stream".to_owned(),
+        same_mechanism: true,
+        messages: 1000,
+        size_bytes_recorded: quantiles,
+        size_bytes_replayed: quantiles,
+        size_distance: 0.0,
+        gap_ns_recorded: None,
+        gap_ns_replayed: None,
+        gap_distance: None,
+        msgs_per_s_recorded: Some(1000.0),
+        msgs_per_s_replayed: 960.0,
+        exchange_ns_recorded: Some(20_000),
+        method_share: Some(0.05),
+        computed_ns: 0,
+    }
 }

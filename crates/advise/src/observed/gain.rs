@@ -1,30 +1,32 @@
 //! By how much a whole program gets faster if a flow moves to another mechanism.
 //!
 //! An exchange of the program takes a time of which the channel is a part. The recording says how long it takes and, if
-//! the recorder's own cost is not too large, how much of that is the program's. What the channel takes now and would
-//! take instead is measured with messages of the recorded sizes. If the program waits for each answer, what counts is
-//! the round trip; if many exchanges are open at once, an end that always works is what counts, and the channel costs it
-//! the time of its calls, without the time of falling asleep and waking up.
+//! the recorder's own cost is not too large, how much of that is the program's.
+//!
+//! If the program waits for each answer, the recorded channel is replayed, with what the program does between its calls,
+//! on one CPU and on two: what two mechanisms differ in is the time of a whole exchange. If many exchanges are open at once, messages of the recorded sizes are measured; an end that always works
+//! is what counts, and the channel costs it the time of its calls, without the time of falling asleep and waking up.
 //!
 //! Each quantity is an interval, and so is the answer.
 
+use std::path::Path;
+
 use serde::Serialize;
 
+use super::rounds::{Ends, Rounds, Times, around, by_round, in_pairs, in_program, interval};
 use super::{Flow, median};
-use crossway_lab::plan::{Plan, PlanError, number};
-use crossway_records::cases::counts;
+use crossway_lab::plan::{Plan, PlanError, number, table};
+use crossway_lab::replay::Replay;
 use crossway_records::figure::Figure;
-use crossway_records::inputs::{ReplayShape, Wait};
+use crossway_records::inputs::{ReplayShape, Workload};
 use crossway_records::record::{Record, Status};
-use crossway_records::stats::{Interval, median_interval};
+use crossway_records::stats::Interval;
 use toml::{Table, Value};
 
-/// Trials of each mechanism.
+/// Trials of each mechanism and placement.
 const TRIALS: u64 = 9;
-const MEASURE_MS: u64 = 60;
-const WARMUP_MS: u64 = 15;
-/// Confidence of the intervals.
-const LEVEL: f64 = 0.95;
+const MEASURE_MS: u64 = 100;
+const WARMUP_MS: u64 = 30;
 /// A gain that cannot exceed this part of the time is not worth a change.
 pub const NOT_WORTH: f64 = 0.02;
 /// A gain of this part of the best one is enough if the programs need no change for it.
@@ -73,27 +75,6 @@ pub struct Gain {
     pub remarks: Vec<String>,
 }
 
-/// How the ends of a channel wait.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ends {
-    /// As the mechanism does by itself, which is asleep if it can.
-    Natural,
-    /// They look for a moment before they sleep.
-    Look,
-    /// They never sleep.
-    Spin,
-}
-
-impl Ends {
-    fn of(record: &Record) -> Self {
-        match record.inputs.wait {
-            Wait::Spin => Ends::Spin,
-            Wait::Hybrid { .. } => Ends::Look,
-            _ => Ends::Natural,
-        }
-    }
-}
-
 /// The mechanism that `crossway run` makes of one that programs use, if it does anything for it.
 fn unmodified(now: &str) -> Option<&str> {
     match now {
@@ -114,7 +95,9 @@ impl Flow {
         now: &str,
         others: &[String],
         look_us: Option<u64>,
+        recording: &Path,
     ) -> Result<Plan, PlanError> {
+        let replay = self.replayed(recording);
         let size = median(&self.requests).unwrap_or(1).max(1);
         let mut mechanisms: Vec<Value> = vec![now.into()];
         mechanisms.extend(others.iter().filter(|other| *other != now).map(|o| o.clone().into()));
@@ -131,23 +114,20 @@ impl Flow {
         for (name, wait, mechanisms) in ways {
             let mut group = Table::new();
             group.insert("mechanisms".into(), Value::Array(mechanisms));
-            group.insert("size_bytes".into(), number(size));
             group.insert("wait".into(), wait);
-            let workload = match self.shape {
-                ReplayShape::Exchanges => "ping-pong",
-                ReplayShape::Stream | ReplayShape::Bulk => "throughput",
-            };
-            group.insert("workload".into(), workload.into());
-            if let Some(reply) = median(&self.replies) {
-                group.insert("reply_bytes".into(), number(reply.max(1)));
-            }
-            if let [Some(a), Some(b)] = self.cpus {
-                // Ends that stay awake do not stay on one CPU, and on one they are not measured at all.
-                let one = a == b && name == "natural";
-                group.insert(
-                    "placement".into(),
-                    if one { "same-core" } else { "other-core" }.into(),
-                );
+            if let Some(replay) = &replay {
+                group.insert("workload".into(), replay.clone());
+                // Programs run on one CPU or on two, as the kernel decides, and that decides what an exchange costs. On
+                // one, an end that looks would keep the other one from answering; `crossway run` looks on two.
+                let places = if name == "natural" {
+                    &["same-core", "other-core"][..]
+                } else {
+                    &["other-core"]
+                };
+                let places = places.iter().map(|place| Value::from(*place)).collect();
+                group.insert("placement".into(), Value::Array(places));
+            } else {
+                self.insert_messages(&mut group, size, name == "natural");
             }
             group.insert("trials".into(), number(TRIALS));
             group.insert("warmup_ms".into(), number(WARMUP_MS));
@@ -158,6 +138,34 @@ impl Flow {
         top.insert("about".into(), format!("The channel of a recording: {}", self.words()).into());
         top.insert("group".into(), Value::Table(groups));
         Plan::parse("observed", "the recording's plan", &top.to_string())
+    }
+
+    /// The recorded channel as a workload; `None` if its calls cannot be replayed, or if the program does not wait for
+    /// each answer.
+    fn replayed(&self, recording: &Path) -> Option<Value> {
+        let exchanges = self.shape == ReplayShape::Exchanges && self.is_in_turn();
+        let channel = *self.channels.first().filter(|_| exchanges)?;
+        Replay::load(recording, Some(channel), 100).ok()?;
+        let file = recording.to_string_lossy().into_owned();
+        Some(table([("replay", file.into()), ("channel", number(u64::from(channel)))]))
+    }
+
+    /// Messages of the recorded sizes, without what the program does between them, in place of a replay.
+    fn insert_messages(&self, group: &mut Table, size: u64, sleeps: bool) {
+        group.insert("size_bytes".into(), number(size));
+        let workload = match self.shape {
+            ReplayShape::Exchanges => "ping-pong",
+            ReplayShape::Stream | ReplayShape::Bulk => "throughput",
+        };
+        group.insert("workload".into(), workload.into());
+        if let Some(reply) = median(&self.replies) {
+            group.insert("reply_bytes".into(), number(reply.max(1)));
+        }
+        if let [Some(a), Some(b)] = self.cpus {
+            // Ends that stay awake do not stay on one CPU, and on one they are not measured at all.
+            let one = a == b && sleeps;
+            group.insert("placement".into(), if one { "same-core" } else { "other-core" }.into());
+        }
     }
 
     /// What an exchange of the program takes, from the recording: without and with the least of what the recorder cost.
@@ -202,37 +210,24 @@ impl Flow {
             records.iter().map(|r| (r.mechanism.as_str(), Ends::of(r) == Ends::Look)).collect();
         ways.sort_unstable();
         ways.dedup();
-        let before = self.cost_of(now, false, records);
         let mut with = Vec::new();
         for (id, unmodified) in ways.into_iter().filter(|way| *way != (now, false)) {
-            let Some((was, is)) = before.zip(self.cost_of(id, unmodified, records)) else {
-                let ways = [(now, false), (id, unmodified)];
+            let ways = [(now, false), (id, unmodified)];
+            let trials = ways.map(|way| self.trials(way, records));
+            let rounds = Times::of(&trials, |record| self.time_of(record));
+            let Some(Saved { ns: saved_ns, share: less_time }) = self.saved(&rounds, exchange_ns)
+            else {
                 remarks.push(format!(
                     "{now} and {id} could not be compared here: {}",
                     self.why_no_cost(ways, records)
                 ));
                 continue;
             };
-            // A channel that takes longer here than the program's whole exchange is quicker there, and so are others.
-            let fits = if in_turn { (exchange_ns.high / middle(was)).min(1.0) } else { 1.0 };
-            let mut saved_ns =
-                Interval { low: fits * (was.low - is.high), high: fits * (was.high - is.low) };
-            if self.shape == ReplayShape::Stream {
-                // The program decides when it sends, and is not held back.
-                saved_ns = Interval { low: 0.0, high: 0.0 };
-            }
-            let of = |saved: f64| {
-                let time = if saved > 0.0 {
-                    [exchange_ns.high, exchange_ns.low]
-                } else {
-                    [exchange_ns.low, exchange_ns.high]
-                };
-                time.map(|ns| (saved / ns).min(MOST))
-            };
-            let less_time = Interval { low: of(saved_ns.low)[0], high: of(saved_ns.high)[1] };
-            let cpu_saved_ns = cpu_ns(now, false, records)
-                .zip(cpu_ns(id, unmodified, records))
-                .map(|(was, is)| Interval { low: was.low - is.high, high: was.high - is.low });
+            let naturally = ways.map(|(id, looks)| {
+                by_round(records, id, if looks { Ends::Look } else { Ends::Natural })
+            });
+            let cpu = in_pairs(&naturally, |record| Some(record.cost?.cpu_ns_per_msg));
+            let cpu_saved_ns = interval(&cpu, |[was, is]| was - is);
             with.push(With {
                 mechanism: id.to_owned(),
                 unmodified,
@@ -266,9 +261,9 @@ impl Flow {
         }
     }
 
-    /// Why [`Flow::cost_of`] is `None` for one of two mechanisms, and what to do.
+    /// Why [`Flow::trials`] is empty for one of two mechanisms, and what to do.
     fn why_no_cost(&self, ways: [(&str, bool); 2], records: &[Record]) -> String {
-        let missing = |(id, looks): &(&str, bool)| self.cost_of(id, *looks, records).is_none();
+        let missing = |(id, looks): &(&str, bool)| self.trials((*id, *looks), records).is_empty();
         let Some((id, looks)) = ways.into_iter().find(missing) else { return String::new() };
         let ends = match (looks, self.is_in_turn()) {
             (true, _) => Ends::Look,
@@ -291,43 +286,54 @@ impl Flow {
         format!("{id}, {how}: {reason}; {}", remedy.unwrap_or(otherwise))
     }
 
-    /// The time that an exchange spends in a channel of this mechanism, as far as the program has to wait for it. `looks`:
-    /// the ends look before they sleep.
-    fn cost_of(&self, id: &str, looks: bool, records: &[Record]) -> Option<Interval> {
-        let trials = |ends: Ends| {
-            let these = move |r: &&Record| r.mechanism == id && counts(r) && Ends::of(r) == ends;
-            records.iter().filter(these)
+    /// The trials of a mechanism that tell what it costs the program, by round. `looks`: the ends look before they sleep.
+    fn trials<'r>(&self, (id, looks): (&str, bool), records: &'r [Record]) -> Rounds<'r> {
+        if looks {
+            return by_round(records, id, Ends::Look);
+        }
+        let natural = by_round(records, id, Ends::Natural);
+        let sleeps = self.is_in_turn() && !natural.is_empty();
+        if sleeps { natural } else { by_round(records, id, Ends::Spin) }
+    }
+
+    /// The time of an exchange in a trial, as far as the program has to wait for it.
+    fn time_of(&self, record: &Record) -> Option<f64> {
+        match (record.inputs.workload, self.shape) {
+            // With what the program does between two calls.
+            (Workload::Replay { .. }, _) => Figure::MessageRate.ns(record),
+            (_, ReplayShape::Exchanges) => {
+                let p50 = Figure::ROUND_TRIP.of(record)?;
+                // One end works during half of a round trip in which nobody sleeps.
+                Some(if self.is_in_turn() { p50 } else { p50 / 2.0 })
+            }
+            _ => Figure::MessageRate.ns(record),
+        }
+    }
+
+    /// What a change saves of an exchange that takes so long, from the times before and after it in each round; `None`
+    /// without rounds.
+    fn saved(&self, rounds: &[Times], exchange_ns: Interval) -> Option<Saved> {
+        if self.shape == ReplayShape::Stream && !rounds.is_empty() {
+            // The program decides when it sends, and is not held back.
+            let nothing = Interval { low: 0.0, high: 0.0 };
+            return Some(Saved { ns: nothing, share: nothing });
+        }
+        // An exchange that takes longer here than the program's is quicker there, with every mechanism.
+        let fits = |was: f64, ns: f64| if self.is_in_turn() { (ns / was).min(1.0) } else { 1.0 };
+        let of = |exchange_ns: f64| {
+            let ns = |was: f64, is: f64| (was - is) * fits(was, exchange_ns);
+            let share = |was: f64, is: f64| (ns(was, is) / exchange_ns).min(MOST);
+            in_program(rounds, exchange_ns, ns).zip(in_program(rounds, exchange_ns, share))
         };
-        let figures = |ends: Ends| -> Vec<f64> {
-            trials(ends)
-                .filter_map(|record| match self.shape {
-                    ReplayShape::Exchanges => {
-                        let p50 = Figure::ROUND_TRIP.of(record)?;
-                        // One end works during half of a round trip in which nobody sleeps.
-                        Some(p50 / if ends == Ends::Spin { 2.0 } else { 1.0 })
-                    }
-                    _ => Figure::MessageRate.ns(record),
-                })
-                .collect()
-        };
-        let figures = match self.is_in_turn() {
-            _ if looks => figures(Ends::Look),
-            true if trials(Ends::Natural).next().is_some() => figures(Ends::Natural),
-            _ => figures(Ends::Spin),
-        };
-        median_interval(&figures, LEVEL)
+        let (a, b) = of(exchange_ns.low).zip(of(exchange_ns.high))?;
+        Some(Saved { ns: around(a.0, b.0), share: around(a.1, b.1) })
     }
 }
 
-/// CPU time of both ends for each exchange.
-fn cpu_ns(id: &str, looks: bool, records: &[Record]) -> Option<Interval> {
-    let ends = if looks { Ends::Look } else { Ends::Natural };
-    let figures: Vec<f64> = records
-        .iter()
-        .filter(|r| r.mechanism == id && counts(r) && Ends::of(r) == ends)
-        .filter_map(|r| r.cost.map(|cost| cost.cpu_ns_per_msg))
-        .collect();
-    median_interval(&figures, LEVEL)
+/// What a change saves of an exchange: the time, and the part of it.
+struct Saved {
+    ns: Interval,
+    share: Interval,
 }
 
 /// Whether the best of these that needs no change of the programs gains about as much as the best of all.

@@ -9,6 +9,7 @@ pub mod gain;
 #[cfg(test)]
 mod meeting_tests;
 mod question;
+mod rounds;
 #[cfg(test)]
 mod tests;
 

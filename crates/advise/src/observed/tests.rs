@@ -6,10 +6,15 @@ use super::gain::NOT_WORTH;
 use super::*;
 use crate::Question;
 use crossway_lab::plan::PlacementAxis;
+use crossway_observe::recording::{Lost, Recorder};
 use crossway_observe::tape::{Tape, exchanges};
-use crossway_records::inputs::{Placement, Wait};
+use crossway_records::inputs::{Placement, Wait, Workload};
 use crossway_records::record::{Record, Status};
 use crossway_records::samples;
+use crossway_records::stats::Interval;
+
+/// A recording that cannot be read again, so that its channel is not replayed.
+const NOWHERE: &str = "no such recording";
 
 fn round_trips(mechanism: &str, p50_ns: u64) -> Vec<Record> {
     (0..7)
@@ -122,10 +127,90 @@ fn overlapping() -> Flow {
 fn ends_that_never_sleep_are_compared_on_two_cpus_wherever_the_program_ran() {
     let flow = overlapping();
     assert!(!flow.is_in_turn() && flow.cpus == [Some(0); 2], "{flow:?}");
-    let plan = flow.gain_plan("tcp-nodelay", &["uds-stream".to_owned()], Some(200)).unwrap();
+    let plan = flow
+        .gain_plan("tcp-nodelay", &["uds-stream".to_owned()], Some(200), Path::new(NOWHERE))
+        .unwrap();
     let of = |name: &str| plan.groups.iter().find(|g| g.name == name).unwrap().placements.clone();
     assert_eq!(of("natural"), Some(vec![PlacementAxis::One(Placement::SameCore)]));
     assert_eq!(of("spin"), Some(vec![PlacementAxis::One(Placement::OtherCore)]));
+}
+
+/// Trials of a replay: an exchange took so long in each round.
+fn replays(mechanism: &str, exchanges_us: &[f64]) -> Vec<Record> {
+    let workload = Workload::Replay {
+        recording: 1,
+        channel: 0,
+        speed_percent: 100,
+        shape: ReplayShape::Exchanges,
+    };
+    let rounds = exchanges_us.iter().enumerate();
+    rounds
+        .map(|(round, us)| {
+            let mut record = samples::ping_pong(mechanism, 64, round as u32, 1_000, 1_000.0);
+            record.inputs.workload = workload;
+            record.throughput.as_mut().unwrap().msgs_per_s = 1e6 / us;
+            record
+        })
+        .collect()
+}
+
+#[test]
+fn exchanges_in_turn_are_replayed_on_one_cpu_and_on_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("recording");
+    let tape = exchanges(50, "tcp-local", Some(100)).recording;
+    let mut recorder = Recorder::create(&path, tape.head.clone(), false).unwrap();
+    tape.events.iter().for_each(|event| recorder.add(*event).unwrap());
+    recorder.finish(Lost::default()).unwrap();
+    let flow = flows(&tape).remove(0);
+    let plan = flow.gain_plan("tcp-nodelay", &["uds-stream".to_owned()], Some(200), &path).unwrap();
+    assert_eq!(plan.groups.len(), 2, "as the programs wait, and as with crossway run");
+    let two = PlacementAxis::One(Placement::OtherCore);
+    let both = vec![PlacementAxis::One(Placement::SameCore), two];
+    for (group, placements) in plan.groups.iter().zip([both, vec![two]]) {
+        let [Workload::Replay { channel: 0, speed_percent: 100, .. }] = group.workloads[..] else {
+            panic!("{:?}", group.workloads)
+        };
+        assert_eq!(group.placements, Some(placements));
+    }
+}
+
+#[test]
+fn mechanisms_are_compared_round_by_round() {
+    let flow = flows(&exchanges(50, "tcp-local", Some(100)).recording).remove(0);
+    let on = |place: Placement, mut records: Vec<Record>| {
+        records.iter_mut().for_each(|record| record.inputs.placement = place);
+        records
+    };
+    let mut records = on(Placement::SameCore, replays("tcp-nodelay", &[20.0; 7]));
+    records.extend(on(Placement::SameCore, replays("uds-stream", &[15.0; 7])));
+    records.extend(on(Placement::OtherCore, replays("tcp-nodelay", &[100.0; 7])));
+    records.extend(on(Placement::OtherCore, replays("uds-stream", &[95.0; 7])));
+    let less = |records: &[Record], per_s: f64| {
+        flow.gain("tcp-nodelay", records, None, Some(per_s)).with[0].less_time
+    };
+    let about = |less: Interval, share: f64| {
+        assert!((less.low - share).abs() < 0.001 && (less.high - share).abs() < 0.001, "{less:?}");
+    };
+    // A program whose exchange takes 20 us runs on one CPU, and one with 100 us on two.
+    about(less(&records, 50_000.0), 0.25);
+    about(less(&records, 10_000.0), 0.05);
+    // Where all rounds are slow together, the ratio is as clear as if they were not.
+    let mut drift = replays("tcp-nodelay", &[20.0, 100.0, 20.0, 100.0, 20.0, 100.0, 20.0]);
+    drift.extend(replays("uds-stream", &[15.0, 76.0, 15.0, 76.0, 15.0, 76.0, 15.0]));
+    let drifting = less(&drift, 50_000.0);
+    assert!(drifting.low >= 0.239 && drifting.high <= 0.251, "{drifting:?}");
+    // A round without one of them says nothing.
+    records.retain(|r| r.mechanism == "tcp-nodelay" || r.inputs.trial % 2 == 0);
+    about(less(&records, 50_000.0), 0.25);
+    // All replay the same, even if it is not what the recorder let happen; what disturbs a trial counts against it.
+    records.iter_mut().for_each(|r| {
+        r.status = Status::Degraded;
+        r.replay = Some(samples::replayed());
+    });
+    assert_eq!(flow.gain("tcp-nodelay", &records, None, Some(50_000.0)).with.len(), 1);
+    records.iter_mut().for_each(|r| r.calibration.cache_line_after_ns = Some(1000.0));
+    assert!(flow.gain("tcp-nodelay", &records, None, Some(50_000.0)).with.is_empty());
 }
 
 #[test]
@@ -160,7 +245,8 @@ fn what_could_not_be_compared_has_its_reason_and_what_to_do() {
 #[test]
 fn what_crossway_run_gains_is_measured_with_ends_that_look_before_they_sleep() {
     let flow = flows(&exchanges(50, "tcp-local", Some(100)).recording).remove(0);
-    let plan = flow.gain_plan("tcp-nodelay", &["pipe".to_owned()], Some(200)).unwrap();
+    let plan =
+        flow.gain_plan("tcp-nodelay", &["pipe".to_owned()], Some(200), Path::new(NOWHERE)).unwrap();
     let ways: Vec<_> = plan.groups.iter().map(|g| (&g.mechanisms[..], &g.waits[..])).collect();
     let looks = Wait::Hybrid { spin_us: 200 };
     assert!(ways.contains(&(&["uds-stream"], &[Some(looks)])), "{ways:?}");
@@ -183,6 +269,6 @@ fn what_crossway_run_gains_is_measured_with_ends_that_look_before_they_sleep() {
     let own = flow.gain("uds-stream", &records, Some(100), None);
     assert!(own.with.iter().any(|w| w.unmodified && w.less_time.low > 0.3), "{own:?}");
     // Nothing is known of what it does for others.
-    let plan = flow.gain_plan("pipe", &["tcp".to_owned()], Some(200)).unwrap();
+    let plan = flow.gain_plan("pipe", &["tcp".to_owned()], Some(200), Path::new(NOWHERE)).unwrap();
     assert!(plan.groups.iter().all(|group| group.waits == [None]), "{:?}", plan.groups);
 }

@@ -135,23 +135,7 @@ mod tests {
 
     #[test]
     fn a_replay_deviates_if_it_is_slower_than_what_it_repeats() {
-        let quantiles = Quantiles { p50: 64, p99: 64, max: 64 };
-        let mut figures = ReplayFigures {
-            carrier: "unix-stream".to_owned(),
-            same_mechanism: true,
-            messages: 1000,
-            size_bytes_recorded: quantiles,
-            size_bytes_replayed: quantiles,
-            size_distance: 0.0,
-            gap_ns_recorded: None,
-            gap_ns_replayed: None,
-            gap_distance: None,
-            msgs_per_s_recorded: Some(1000.0),
-            msgs_per_s_replayed: 960.0,
-            exchange_ns_recorded: Some(20_000),
-            method_share: Some(0.05),
-            computed_ns: 0,
-        };
+        let mut figures = crate::samples::replayed();
         assert_eq!(figures.deviates(Some(21_000), true), None);
         assert!(figures.deviates(Some(23_000), false).unwrap().contains("20.0 us"));
         // What the recorder itself took cannot be told from what the mechanism took.

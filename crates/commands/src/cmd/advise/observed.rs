@@ -159,7 +159,7 @@ impl Observed {
         if others.is_empty() && look_us.is_none() {
             return Ok(None);
         }
-        let plan = flow.gain_plan(now, &others, look_us)?;
+        let plan = flow.gain_plan(now, &others, look_us, &self.file)?;
         if !quiet {
             eprintln!("Comparing {now} with {} for {}", others.join(", "), flow.words());
         }
