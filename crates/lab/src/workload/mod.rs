@@ -66,7 +66,7 @@ pub(crate) fn run(
         (Workload::FanOut { period_us: period @ 1.., .. }, part) => {
             let pace = paced::Pace::of_one(u64::from(period) * 1_000, at_ns);
             match part {
-                Sender => paced::publish(ends, context, window, &pace, line),
+                Sender => paced::send(ends, context, window, &pace, line),
                 _ => paced::receive(ends, context, window, &pace),
             }
         }

@@ -164,12 +164,16 @@ pub(super) fn send(
     line: BorrowedFd<'_>,
 ) -> Result<Outcome, RoleError> {
     let mut punctuality = Punctuality::new(pace);
-    let mut outcome =
-        metered(|| ends.send_paced(context, window.messages, pace, &mut punctuality))?;
+    let channels = ends.channels();
+    context.sequences.resize(channels, 0);
+    let mut outcome = metered(|| match channels {
+        1 => ends.send_paced(context, window.messages, pace, &mut punctuality),
+        _ => ends.publish(context, window.messages, pace, &mut punctuality),
+    })?;
     // The first operation is the first burst, not the sleep before it.
     outcome.start_ns = outcome.start_ns.max(pace.first_ns);
     outcome.pacing = Some(punctuality.finish());
-    outcome.sent = window.messages;
+    outcome.sent = window.messages * channels as u64;
     if context.lossy() {
         end_lossy(ends, window.number, line)?;
     }
@@ -177,26 +181,6 @@ pub(super) fn send(
 }
 
 /// Sends each message to all receivers, one after another, beginning with the same one each time.
-pub(super) fn publish(
-    ends: &mut dyn Ends,
-    context: &mut RoleContext,
-    window: &Window,
-    pace: &Pace,
-    line: BorrowedFd<'_>,
-) -> Result<Outcome, RoleError> {
-    context.sequences.resize(ends.channels(), 0);
-    let mut punctuality = Punctuality::new(pace);
-    let mut outcome = metered(|| ends.publish(context, window.messages, pace, &mut punctuality))?;
-    // The first operation is the first message, not the sleep before it.
-    outcome.start_ns = outcome.start_ns.max(pace.first_ns);
-    outcome.pacing = Some(punctuality.finish());
-    outcome.sent = window.messages * ends.channels() as u64;
-    if context.lossy() {
-        end_lossy(ends, window.number, line)?;
-    }
-    Ok(outcome)
-}
-
 pub(crate) fn publish_loop<T: Tx, R: Rx, P: Put>(
     channels: &mut [(T, R)],
     context: &mut RoleContext,
