@@ -353,7 +353,7 @@ fn starter_programs_are_for_the_best_candidate_that_has_them_and_the_answer_stay
     with_folder.extend(["--code-dir", &code_dir]);
     let (code, out, err) = advise(&with_folder);
     assert_eq!(code, Some(0), "{out}{err}");
-    assert!(err.contains("have no starter programs in c (") && err.contains("sysv-mq"), "{err}");
+    assert!(err.contains("have no starter programs in c (") && err.contains("sysv-shm"), "{err}");
     assert!(dir.path().join("code/server.c").is_file(), "{out}");
     // What no candidate has is refused before anything is measured.
     let refused = |language: &str, more: &[&str]| {
