@@ -167,7 +167,7 @@ fn no_error_bar_crosses_a_name() {
         let found = browser.eval(&page, NAMES_CROSSED);
         let found = found.as_array().expect("a list");
         assert!(found[0].as_u64() > Some(20), "markers have names: {found:?}");
-        assert_eq!(found[1..], [json!(""); 0], "at {width}");
+        assert_eq!(found.len(), 1, "at {width}: {found:?}");
     }
     assert_eq!(browser.complaints(), [""; 0]);
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crossway_lab::channel::{Checked, Leg, Move, Transport};
+use crossway_lab::mpi::{Library, MpiRecord, Way};
 
 fn exchanges(made: &mut Made, ends: Ends, sizes: &[u64], does: impl Fn(u64) -> (Does, Does)) {
     for bytes in sizes {
