@@ -1,5 +1,6 @@
 //! Parsers and shell completions for values that several subcommands take on the command line.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use crossway_lab::agent::AgentProgram;
 use crossway_lab::contender::Folders;
 use crossway_lab::pattern;
 use crossway_lab::plan::{MOST_TRIALS, PRESETS};
-use crossway_lab::replay::MOST_PERCENT;
+use crossway_lab::replay::{Channels, MOST_CHANNELS, MOST_PERCENT};
 use crossway_mech::registry;
 use crossway_records::runs;
 
@@ -80,6 +81,19 @@ pub(crate) fn replay_speed(text: &str) -> Result<u32, String> {
     let percent = percent.filter(|p| (1.0..=f64::from(MOST_PERCENT)).contains(p));
     percent.map(|p| p as u32).ok_or_else(|| {
         format!("write a factor from 0.01 to {}, where 1 is the recorded speed", MOST_PERCENT / 100)
+    })
+}
+
+/// Parses the channels of a recording that are replayed.
+pub(crate) fn replay_channels(text: &str) -> Result<Channels, String> {
+    if text == "all" {
+        return Ok(Channels::All);
+    }
+    let numbers: Option<Vec<u32>> = text.split(',').map(|word| word.trim().parse().ok()).collect();
+    let distinct = |numbers: &Vec<u32>| numbers.iter().collect::<BTreeSet<_>>().len();
+    let allowed = numbers.filter(|n| distinct(n) == n.len() && n.len() <= MOST_CHANNELS);
+    allowed.map(Channels::These).ok_or_else(|| {
+        format!("write 'all', or up to {MOST_CHANNELS} different numbers with commas between them")
     })
 }
 

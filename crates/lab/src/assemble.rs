@@ -11,7 +11,7 @@ use std::path::Path;
 use crossway_mech::{COUNTERS, Caps, Facts, LARGEST, Order, Reliability, combine};
 use hdrhistogram::Histogram;
 
-use crate::control::Outcome;
+use crate::control::{Outcome, Part};
 use crate::role_layout::RoleLayout;
 use crate::trial::{Brought, sender_wall_ns, wall_ns};
 use cost::cost;
@@ -54,7 +54,7 @@ pub(crate) fn enter(
     let wall = wall_ns(&brought.layout, &brought.outcomes, has_replies, brought.one_clock);
     record.facts = facts(&brought.facts, brought.outcomes.iter().map(|o| &o.facts));
     record.warnings.extend(brought.warnings.iter().cloned());
-    let counts = counts(record.inputs.workload, &brought.outcomes, brought.warmup);
+    let counts = counts(record.inputs.workload, &brought.layout, &brought.outcomes, brought.warmup);
     let role_host = |role: usize| brought.role_hosts[role].clone();
     record.roles = roles(&brought.layout, &brought.outcomes, role_host);
     record.servers = servers(&brought);
@@ -108,20 +108,19 @@ pub(crate) fn enter(
     Ok(())
 }
 
-/// The message counts of a trial. A round trip counts as one message, by the clients' counters; errors that the server
+/// The message counts of a trial. A round trip counts as one message, by the clients' counters; errors that the servers
 /// observed are added.
-fn counts(workload: Workload, outcomes: &[Outcome], warmup: u64) -> Counts {
+fn counts(workload: Workload, layout: &RoleLayout, outcomes: &[Outcome], warmup: u64) -> Counts {
     let both_ways = workload.facts().has_replies;
-    let (sent, received, bytes) = if both_ways {
-        // The last role is the server.
-        totals(&outcomes[..outcomes.len() - 1])
-    } else {
-        totals(outcomes)
+    let total = |field: fn(&Outcome) -> u64| {
+        let all = layout.roles.iter().zip(outcomes);
+        let counted = all.filter(|(role, _)| !both_ways || role.part == Part::Client);
+        counted.map(|(_, outcome)| field(outcome)).sum()
     };
     Counts {
-        sent,
-        received,
-        bytes,
+        sent: total(|o| o.sent),
+        received: total(|o| o.received),
+        bytes: total(|o| o.bytes),
         out_of_order: outcomes.iter().map(|o| o.out_of_order).sum(),
         corrupt: outcomes.iter().map(|o| o.corrupt).sum(),
         warmup,

@@ -116,6 +116,10 @@ fn expand_group(group: &Group, site: &Site, seed: u64, topology: &Topology, case
                             testbed_spec: site.testbed().cloned(),
                             workload,
                             recording: replay.map(|replay| replay.file.clone()),
+                            recorded_channels: replay
+                                .map(|replay| replay.numbers())
+                                .filter(|numbers| numbers.len() > 1)
+                                .unwrap_or_default(),
                             size_bytes,
                             reply_bytes,
                             wait: Wait::Block,
@@ -176,7 +180,7 @@ fn expand_ends(
                     }
                     let (besides, obstacle) = beside::resolve(axis, mechanism, &inputs, topology);
                     inputs.beside = besides;
-                    excluded = excluded.or(obstacle);
+                    excluded = excluded.or(obstacle).or_else(|| replay?.impossible(&inputs));
                     let group = group.name.clone();
                     let id = id(mechanism, &inputs);
                     let replay = replay.cloned();

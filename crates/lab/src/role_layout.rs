@@ -3,7 +3,8 @@
 use crossway_mech::Caps;
 
 use crate::control::Part;
-use crossway_records::inputs::{Inputs, ReplayShape, Workload};
+use crate::replay::{Replay, Script};
+use crossway_records::inputs::{Inputs, Workload};
 
 /// One role of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +37,11 @@ pub(crate) struct RoleLayout {
 }
 
 impl RoleLayout {
-    pub(crate) fn of(inputs: &Inputs, caps: &Caps) -> RoleLayout {
+    /// The layout of a workload, which replays `replay` if it is a recording.
+    pub(crate) fn of(inputs: &Inputs, caps: &Caps, replay: Option<&Replay>) -> RoleLayout {
+        if let Some(replay) = replay {
+            return RoleLayout::of_script(&replay.script, inputs);
+        }
         let first_cpu = inputs.cpus.first().copied();
         let second_cpu = inputs.cpus.get(1).copied();
         let active = |part, index| RoleSpec {
@@ -63,18 +68,15 @@ impl RoleLayout {
             channel_here: 0,
         };
         match inputs.workload {
-            Workload::Throughput
-            | Workload::Paced { .. }
-            | Workload::Replay { shape: ReplayShape::Stream | ReplayShape::Bulk, .. } => {
-                RoleLayout {
-                    roles: vec![active(Part::Sender, 0), passive(Part::Receiver, 0)],
-                    links: vec![link(1, 0)],
-                }
-            }
+            Workload::Throughput | Workload::Paced { .. } => RoleLayout {
+                roles: vec![active(Part::Sender, 0), passive(Part::Receiver, 0)],
+                links: vec![link(1, 0)],
+            },
+            // Without its recording, a replay has the two ends of a channel.
             Workload::PingPong
             | Workload::Requests { .. }
             | Workload::Exchange
-            | Workload::Replay { shape: ReplayShape::Exchanges, .. } => RoleLayout {
+            | Workload::Replay { .. } => RoleLayout {
                 roles: vec![active(Part::Client, 0), passive(Part::Server, 0)],
                 links: vec![link(1, 0)],
             },
@@ -128,6 +130,57 @@ impl RoleLayout {
                 RoleLayout { roles, links }
             }
         }
+    }
+
+    /// The roles of a recording. Roles with a channel between them are on different CPUs, as far as the placement has two.
+    fn of_script(script: &Script, inputs: &Inputs) -> RoleLayout {
+        let clients = script.clients();
+        let exchanges = inputs.workload.facts().has_replies;
+        let listens =
+            |role: usize| script.channels.iter().filter(move |c| usize::from(c[1]) == role);
+        let mut parts = [0u16; 2];
+        let mut depths = vec![0usize; script.roles.len()];
+        let mut roles = Vec::new();
+        for role in 0..script.roles.len() {
+            // Those that connect to a role come before it.
+            let before = listens(role).map(|[from, _]| depths[usize::from(*from)] + 1);
+            depths[role] = before.max().unwrap_or(0);
+            let listeners = listens(role).count() as u16;
+            let first = if exchanges { clients[role] } else { listeners == 0 };
+            let part = match (exchanges, first) {
+                (true, true) => Part::Client,
+                (true, false) => Part::Server,
+                (false, true) => Part::Sender,
+                (false, false) => Part::Receiver,
+            };
+            let index = parts[usize::from(first)];
+            parts[usize::from(first)] += 1;
+            let cpu = match inputs.cpus.len() {
+                0 => None,
+                cpus => inputs.cpus.get(depths[role] % cpus.min(2)).copied(),
+            };
+            roles.push(RoleSpec { part, index, cpu, listeners, peers: 1, first_peer: index });
+        }
+        let (mut offers, mut opened) = (vec![0; roles.len()], vec![0u16; roles.len()]);
+        let links = script
+            .channels
+            .iter()
+            .map(|ends| {
+                let [connector, listener] = ends.map(usize::from);
+                let link = Link {
+                    listener,
+                    offer: offers[listener],
+                    channel_there: opened[listener],
+                    connector,
+                    channel_here: opened[connector],
+                };
+                offers[listener] += 1;
+                opened[listener] += 1;
+                opened[connector] += 1;
+                link
+            })
+            .collect();
+        RoleLayout { roles, links }
     }
 
     /// The name of a role in records, with a number if several roles have the same part.

@@ -146,6 +146,7 @@ enum record {
 	OBJECT,
 	STARTED,
 	NAMED,
+	ENDED,
 };
 
 enum operation { OP_SEND, OP_RECEIVE, OP_WAIT };
@@ -172,7 +173,7 @@ struct call {
 	u8 record, operation;
 	u16 cpu;
 	u32 thread;
-	u64 began_ns, took_ns, object, size;
+	u64 began_ns, took_ns, object, size, off_cpu_ns;
 };
 
 struct call_with_address {
@@ -206,6 +207,13 @@ struct named {
 	char name[16];
 };
 
+struct ended {
+	u8 record;
+	u8 unused[3];
+	u32 thread;
+	u64 cpu_ns;
+};
+
 #define SEEN 4
 
 // An observed thread, and the call that it is in.
@@ -214,6 +222,10 @@ struct thread {
 	u32 kind;
 	u32 first;  // argument 0, which the result replaces on some processors
 	u64 seen[SEEN];
+	u64 left_ns;     // when it left its CPU within the call; 0: it has a CPU
+	u64 off_cpu_ns;  // how long it had no CPU within the call before that
+	u64 on_ns;       // when it got its CPU, or was first observed
+	u64 cpu_ns;      // its CPU time before that
 };
 
 #define MAP(name, kind_, entries, key_, value_)                                                    \
@@ -296,7 +308,36 @@ int crossway_enter(u64 *ctx)
 	}
 	thread->first = argument(regs, 0);
 	thread->kind = *kind;
+	thread->left_ns = 0;
+	thread->off_cpu_ns = 0;
 	thread->began_ns = now_ns();
+	return 0;
+}
+
+// The begin and the end of the time in which an observed thread has a CPU.
+SEC("tp_btf/sched_switch")
+int crossway_switch(u64 *ctx)
+{
+	const struct task_struct *before = (const void *)ctx[1];
+	const struct task_struct *after = (const void *)ctx[2];
+	u32 id = before->pid;
+	struct thread *thread;
+	// Number 0 is the idle loop.
+	if (id && (thread = lookup(&threads, &id))) {
+		u64 now = now_ns();
+		thread->cpu_ns += now - thread->on_ns;
+		if (thread->kind)
+			thread->left_ns = now;
+	}
+	id = after->pid;
+	if (id && (thread = lookup(&threads, &id))) {
+		u64 now = now_ns();
+		thread->on_ns = now;
+		if (thread->left_ns) {
+			thread->off_cpu_ns += now - thread->left_ns;
+			thread->left_ns = 0;
+		}
+	}
 	return 0;
 }
 
@@ -437,7 +478,7 @@ INLINE u32 describe(u64 object, u32 tid, u32 descriptor, struct file *file)
 }
 
 struct done {
-	u64 took_ns, size, address;
+	u64 took_ns, off_cpu_ns, size, address;
 	u32 tid, descriptor;
 	u8 operation;
 };
@@ -479,6 +520,7 @@ static __attribute__((noinline)) int emit(struct thread *thread, const struct do
 	call->took_ns = done->took_ns;
 	call->object = object;
 	call->size = done->size;
+	call->off_cpu_ns = done->off_cpu_ns;
 	if (addressed) {
 		__builtin_memset(&addressed->address, 0, sizeof(addressed->address));
 		read_user(&addressed->address, sizeof(addressed->address), (void *)done->address);
@@ -523,6 +565,7 @@ static __attribute__((noinline)) int many(struct thread *thread, struct done *do
 		// All of them are there when it returns.
 		thread->began_ns += done->took_ns;
 		done->took_ns = 0;
+		done->off_cpu_ns = 0;
 	}
 	if (number > MESSAGES)
 		count_all(OVERRUN, number - MESSAGES);
@@ -556,7 +599,12 @@ int crossway_exit(u64 *ctx)
 	thread->kind = 0;
 	if (result < 0 && kind != WAIT && kind != FUTEX)
 		return 0;
-	struct done done = { .took_ns = now_ns() - thread->began_ns, .size = result, .tid = tid };
+	struct done done = {
+		.took_ns = now_ns() - thread->began_ns,
+		.off_cpu_ns = thread->off_cpu_ns,
+		.size = result,
+		.tid = tid,
+	};
 	u8 operation = OP_SEND;
 	switch (kind) {
 	case WAIT:
@@ -642,13 +690,14 @@ int crossway_exec(u64 *ctx)
 {
 	const struct task_struct *task = (const void *)ctx[0];
 	u32 before = ctx[1], id = task->pid;
-	if (!lookup(&threads, &before))
+	struct thread *thread = lookup(&threads, &before);
+	if (!thread)
 		return 0;
 	// A thread that is not the first one takes the first one's number.
 	if (before != id) {
-		struct thread fresh = {};
+		struct thread same = *thread;
 		erase(&threads, &before);
-		if (update(&threads, &id, &fresh, 0))
+		if (update(&threads, &id, &same, 0))
 			count(NOT_FOLLOWED);
 	}
 	struct named *record = reserve(&ring, sizeof(*record), 0);
@@ -669,6 +718,19 @@ int crossway_end(u64 *ctx)
 {
 	const struct task_struct *task = (const void *)ctx[0];
 	u32 id = task->pid;
+	struct thread *thread = lookup(&threads, &id);
+	if (!thread)
+		return 0;
+	struct ended *record = reserve(&ring, sizeof(*record), 0);
+	if (record) {
+		__builtin_memset(record, 0, sizeof(*record));
+		record->record = ENDED;
+		record->thread = id;
+		record->cpu_ns = thread->cpu_ns + (now_ns() - thread->on_ns);
+		submit(record, NO_WAKEUP);
+	} else {
+		count(OVERRUN);
+	}
 	erase(&threads, &id);
 	return 0;
 }

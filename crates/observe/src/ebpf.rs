@@ -17,6 +17,7 @@ use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
 use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use crossway_sys::Errno;
+use crossway_sys::clock::monotonic_ns;
 use crossway_sys::processes::ProcessFiles;
 
 use crate::import::Assembly;
@@ -29,10 +30,11 @@ use records::Record;
 const OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/recorder.bpf.o");
 
 /// The programs and where the kernel calls them.
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 6] = [
     ("crossway_fork", "sched_process_fork"),
     ("crossway_exec", "sched_process_exec"),
     ("crossway_end", "sched_process_exit"),
+    ("crossway_switch", "sched_switch"),
     ("crossway_exit", "sys_exit"),
     ("crossway_enter", "sys_enter"),
 ];
@@ -52,8 +54,11 @@ const BATCH: u64 = 4096;
 /// How often the recorder looks whether any observed thread is left.
 const CENSUS: Duration = Duration::from_millis(100);
 
-/// A thread's entry: the same size as `struct thread` in `bpf/recorder.bpf.c`, all zero at first.
-type Thread = [u64; 6];
+/// A thread's entry: the same size as `struct thread` in `bpf/recorder.bpf.c`.
+type Thread = [u64; 10];
+
+/// The place of `on_ns` in it. The thread has a CPU now, or gets one later and sets it again.
+const ON_NS: usize = 8;
 
 /// Why the kernel's programs cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -226,7 +231,9 @@ impl Probes {
     }
 
     fn observe(&mut self, thread: u32) -> Result<(), ProbeError> {
-        self.threads.insert(thread, Thread::default(), 0).map_err(ProbeError::refused)
+        let mut entry = Thread::default();
+        entry[ON_NS] = monotonic_ns();
+        self.threads.insert(thread, entry, 0).map_err(ProbeError::refused)
     }
 
     /// Observes all threads of these processes, and from now on what they start. Returns how many threads are new: call

@@ -17,7 +17,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 
 pub use event::{Direction, Event, Operation};
-pub use head::{Head, Lost, Method, RecordedChannel, RecordedProcess, Totals};
+pub use head::{Head, Lost, Method, RecordedChannel, RecordedProcess, ThreadCpu, Totals};
 pub use histogram::{Histograms, Magnitudes};
 pub use origin::{Kinship, Namespaces, Origin};
 pub use reader::{Recording, write_csv};
@@ -25,7 +25,7 @@ pub use summary::{DirectionSummary, Spread, Summary, ThreadShare};
 pub use writer::{EVENTS_PER_FILE, Recorder};
 
 /// The version of the format. A reader refuses newer ones; older ones stay readable.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The name of the head in a recording's folder.
 const HEAD: &str = "head.toml";

@@ -6,7 +6,7 @@ use crate::recording::{
     Direction, Event, Head, Method, Operation, RecordedChannel, RecordedProcess, Recording,
 };
 
-/// A recording of one channel between two processes of one thread each.
+/// A recording of channels between processes.
 #[derive(Debug)]
 pub struct Tape {
     /// The recording so far.
@@ -14,21 +14,33 @@ pub struct Tape {
 }
 
 impl Tape {
-    /// An empty one of a channel with this carrier, by a recorder with this cost for each call.
+    /// An empty one of a channel with this carrier between a client, with the threads 0 and 2, and a server, with the
+    /// thread 1, by a recorder with this cost for each call.
     pub fn new(carrier: &str, cost_ns: Option<u64>) -> Tape {
-        let process =
-            |pid, name: &str| RecordedProcess { pid, name: name.to_owned(), origin: None };
-        let channel = RecordedChannel {
+        Tape::of(carrier, cost_ns, &[0, 1, 0], &[[0, 1], [0, 1]])
+    }
+
+    /// An empty one of channels with this carrier: the process of each thread, and those at the first and the second end
+    /// of each channel.
+    pub fn of(carrier: &str, cost_ns: Option<u64>, threads: &[u32], channels: &[[u32; 2]]) -> Tape {
+        let names = ["client", "server", "upstream"];
+        let process = |(number, name): (u32, &&str)| RecordedProcess {
+            pid: 10 * number,
+            name: (*name).to_owned(),
+            origin: None,
+        };
+        let channel = |[from, to]: &[u32; 2]| RecordedChannel {
             carrier: carrier.to_owned(),
             name: String::new(),
-            from: BTreeSet::from([0]),
-            to: BTreeSet::from([1]),
+            from: BTreeSet::from([*from]),
+            to: BTreeSet::from([*to]),
         };
+        let processes = threads.iter().max().map_or(0, |most| *most as usize + 1);
         let head = Head {
             totals: Some(Default::default()),
-            processes: vec![process(10, "client"), process(20, "server")],
-            threads: vec![0, 1, 0],
-            channels: vec![channel.clone(), channel],
+            processes: (1..).zip(&names[..processes]).map(process).collect(),
+            threads: threads.to_vec(),
+            channels: channels.iter().map(channel).collect(),
             ..Head::new(
                 "test",
                 1,
@@ -43,8 +55,8 @@ impl Tape {
         Tape { recording: Recording { head, events: Vec::new(), defects: Vec::new() } }
     }
 
-    /// A call by a thread; `channel` is `None` for a wait. Threads 0 and 2 are the client's, 1 is the server's.
-    fn call(
+    /// A call by a thread; `channel` is `None` for a wait.
+    pub fn call(
         &mut self,
         thread: u32,
         operation: Operation,
@@ -53,8 +65,10 @@ impl Tape {
         size_bytes: u64,
     ) {
         let sends = operation == Operation::Send;
-        let direction =
-            if sends == (thread != 1) { Direction::Forward } else { Direction::Backward };
+        let head = &self.recording.head;
+        let process = head.threads[thread as usize];
+        let is_first = channel.is_none_or(|c| head.channels[c as usize].from.contains(&process));
+        let direction = if sends == is_first { Direction::Forward } else { Direction::Backward };
         self.recording.events.push(Event {
             at_ns,
             thread,
@@ -65,6 +79,7 @@ impl Tape {
             call_ns,
             queued_bytes: None,
             cpu: Some(thread),
+            off_cpu_ns: None,
             after: None,
         });
     }

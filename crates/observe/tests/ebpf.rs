@@ -118,6 +118,52 @@ fn messages(recording: &Recording, carrier: &str) -> Vec<(Direction, Operation, 
 }
 
 #[test]
+fn time_without_a_cpu_and_the_cpu_time_of_threads_that_ended_are_seen() {
+    let Some(probes) = probes() else { return };
+    let Some(program) = Program::start(
+        "
+import time
+ready()
+a, b = socket.socketpair()
+def burn():
+    until = time.thread_time() + 0.2
+    while time.thread_time() < until: pass
+if os.fork() == 0:
+    for _ in range(3): time.sleep(0.05); b.sendall(b'x')
+    thread = threading.Thread(target=burn); thread.start(); thread.join()
+    b.sendall(b'y')
+    os._exit(0)
+for _ in range(4): a.recv(1)
+os.wait()
+for _ in range(3): a.sendall(b'z' * 100); b.recv(100)
+done()
+",
+    ) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let recording = program.record(probes, &dir.path().join("r"));
+    let events = || recording.events.iter();
+    assert!(events().all(|e| e.off_cpu_ns.is_some_and(|off| off <= e.call_ns)));
+    // One that waits for another process has no CPU; one that finds what it reads has it all the time, unless it is
+    // preempted.
+    let waiting: Vec<_> =
+        events().filter(|e| e.size_bytes == 1 && e.call_ns > 10_000_000).collect();
+    assert!(waiting.len() >= 4, "{waiting:?}");
+    assert!(waiting.iter().all(|e| e.off_cpu_ns > Some(e.call_ns / 2)), "{waiting:?}");
+    assert!(events().any(|e| e.size_bytes == 100 && e.off_cpu_ns == Some(0)));
+    // The child and its thread have ended. Only the program itself still runs.
+    let head = &recording.head;
+    let known: Vec<u32> = head.cpu.iter().map(|cpu| cpu.thread).collect();
+    let ended = (0_u32..).zip(&head.threads).filter(|(_, process)| **process == 1);
+    let ended: Vec<u32> = ended.map(|(thread, _)| thread).collect();
+    assert_eq!(ended.len(), 2, "{head:?}");
+    assert!(ended.iter().all(|thread| known.contains(thread)), "{head:?}");
+    let burnt = head.cpu.iter().map(|cpu| cpu.ns).max().unwrap();
+    assert!(burnt >= 190_000_000, "the thread has burnt 200 ms: {head:?}");
+}
+
+#[test]
 fn requests_answers_and_their_causes_are_seen_at_both_ends_of_a_new_process() {
     let Some(probes) = probes() else { return };
     let Some(program) = Program::start(

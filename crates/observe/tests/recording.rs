@@ -230,7 +230,7 @@ fn what_is_no_recording_is_refused_by_name() {
     let exists = Recorder::create(&folder, head(), false).unwrap_err();
     assert!(exists.to_string().contains("exists already"), "{exists}");
     let text = std::fs::read_to_string(folder.join("head.toml")).unwrap();
-    let newer = text.replace("version = 1", "version = 9\nunknown = true");
+    let newer = text.replace("version = 2", "version = 9\nunknown = true");
     std::fs::write(folder.join("head.toml"), newer).unwrap();
     let error = Recording::read(&folder).unwrap_err();
     assert!(matches!(error, RecordingError::Newer { version: 9, .. }), "{error}");
@@ -260,6 +260,7 @@ fn a_folder_that_cannot_be_written_is_named_with_the_remedy() {
             call_ns: 1,
             queued_bytes: None,
             cpu: None,
+            off_cpu_ns: None,
             after: None,
         })
         .unwrap();

@@ -115,6 +115,7 @@ impl Beside {
         Inputs {
             workload: self.workload,
             recording: None,
+            recorded_channels: Vec::new(),
             size_bytes: self.size_bytes,
             reply_bytes: None,
             wait: self.wait,
@@ -150,7 +151,11 @@ pub struct Inputs {
     /// The recording that is replayed, as named in the plan; null for other workloads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<PathBuf>,
-    /// Message size in bytes; of a replay, the largest message of the end that sends first.
+    /// The channels of the recording that are replayed, if they are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recorded_channels: Vec<u32>,
+    /// Message size in bytes; of a replay, the largest message of the end that sends first, or of all of
+    /// several channels.
     pub size_bytes: u64,
     /// Reply size in bytes, for round trips with replies of another size than the requests; null for the same size.
     #[serde(default, skip_serializing_if = "Option::is_none")]

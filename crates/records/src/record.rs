@@ -26,7 +26,7 @@ pub use hosts::{
     HostMeters, IfaceMeters, PacketSample, PacketSeries, Packets, Retransmissions, Transport,
 };
 pub use pacing::{Lateness, Pacing, RATE_REACHED, Rates};
-pub use replay::{Quantiles, ReplayFigures, distance};
+pub use replay::{Quantiles, ReplayFigures, ReplayedChannel, distance};
 
 /// Version of the schema; readers reject newer ones.
 pub const SCHEMA: u32 = 2;

@@ -19,6 +19,7 @@ pub fn ping_pong(mechanism: &str, size: u64, trial: u32, p50_ns: u64, cpu_ns: f6
         testbed_spec: None,
         workload: Workload::PingPong,
         recording: None,
+        recorded_channels: Vec::new(),
         size_bytes: size,
         reply_bytes: None,
         wait: Wait::Block,
@@ -226,5 +227,6 @@ pub fn replayed() -> ReplayFigures {
         exchange_ns_recorded: Some(20_000),
         method_share: Some(0.05),
         computed_ns: 0,
+        channels: Vec::new(),
     }
 }

@@ -64,6 +64,18 @@ impl ProcessFiles {
         parsed.ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has an unknown format")))
     }
 
+    /// CPU time that a thread has used since it began, nanoseconds: `/proc/TID/schedstat`. Of one that
+    /// is running, the time since the last tick is missing.
+    ///
+    /// # Errors
+    /// The thread has ended, or the kernel does not count this (`CONFIG_SCHED_INFO`).
+    pub fn thread_cpu_ns(&self, thread: u32) -> io::Result<u64> {
+        let path = format!("/proc/{thread}/schedstat");
+        let text = self.read(&path)?;
+        let first = text.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
+        first.ok_or_else(|| io::Error::other(format!("{path} has an unknown format")))
+    }
+
     /// The threads of a process.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::path::Path;
 use crossway_observe::recording::{Direction, Event, Kinship, Operation, Recording};
 
 use super::{Flow, shape};
-use crossway_lab::replay::{Replay, first_directions};
+use crossway_lab::replay::{Channels, Replay, first_directions};
 use crossway_records::inputs::ReplayShape;
 
 /// What an exchange of a channel has so far.
@@ -82,7 +82,10 @@ fn put_together(
     let busiest = group[0].number;
     // A stream that the program paces differs from one that the channel holds back.
     let one_way = || {
-        let replay = Replay::of(recording, Path::new("recording"), Some(busiest), 100).ok();
+        let replay = {
+            let channel = Channels::These(vec![busiest]);
+            Replay::of(recording, Path::new("recording"), &channel, 100).ok()
+        };
         replay.as_ref().and_then(shape).unwrap_or(ReplayShape::Bulk)
     };
     let shape = if both { ReplayShape::Exchanges } else { one_way() };

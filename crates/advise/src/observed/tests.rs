@@ -6,6 +6,7 @@ use super::gain::NOT_WORTH;
 use super::*;
 use crate::Question;
 use crossway_lab::plan::PlacementAxis;
+use crossway_lab::replay::Channels;
 use crossway_observe::recording::{Lost, Recorder};
 use crossway_observe::tape::{Tape, exchanges};
 use crossway_records::inputs::{Placement, Wait, Workload};
@@ -62,7 +63,7 @@ fn a_recording_that_begins_in_mid_exchange_does_not_turn_the_question_round() {
         ([(36, 30)].into(), [(5, 30)].into())
     );
     assert_eq!(flow.exchanges, 30);
-    let replay = Replay::of(&tape.recording, Path::new("tape"), None, 100).unwrap();
+    let replay = Replay::of(&tape.recording, Path::new("tape"), &Channels::Busiest, 100).unwrap();
     assert_eq!(replay.sizes(), (36, Some(5)), "the replay has the same ends");
 }
 

@@ -11,12 +11,13 @@ use anyhow::Context;
 use crossway_lab::agent::AgentProgram;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::{self, Plan};
-use crossway_lab::replay::AS_FAST_AS_POSSIBLE;
+use crossway_lab::replay::{AS_FAST_AS_POSSIBLE, Channels};
 use crossway_lab::run::{self, Asker, Folder, Options, RunError, Summary};
 use crossway_lab::shutdown;
 use crossway_records::record::Status;
 use crossway_records::records_io::read_records;
 use crossway_records::runs;
+use crossway_report::units::count;
 
 use super::Run;
 use super::aside;
@@ -41,9 +42,11 @@ pub(crate) struct Measure {
     /// mechanism that can
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["plan", "resume", "scale"])]
     replay: Option<PathBuf>,
-    /// The channel to replay; `crossway observe --recording FOLDER` lists them [default: the busiest one]
-    #[arg(long, value_name = "N", requires = "replay")]
-    channel: Option<u32>,
+    /// The channels to replay: a number, several with commas, or all between recorded processes;
+    /// `crossway observe --recording FOLDER` lists them [default: the busiest one]
+    #[arg(long, value_name = "N,...|all", alias = "channels", requires = "replay",
+          value_parser = args::replay_channels)]
+    channel: Option<Channels>,
     /// Replay at this multiple of the recorded speed, e.g. 2
     #[arg(long, value_name = "FACTOR", requires = "replay", value_parser = args::replay_speed)]
     speed: Option<u32>,
@@ -255,7 +258,8 @@ impl Measure {
         let Some(recording) = &self.replay else { return Ok(Plan::load(&self.plan)?) };
         let speed =
             if self.as_fast_as_possible { AS_FAST_AS_POSSIBLE } else { self.speed.unwrap_or(100) };
-        Ok(Plan::replaying(recording, self.channel, speed)?)
+        let channels = self.channel.as_ref().unwrap_or(&Channels::Busiest);
+        Ok(Plan::replaying(recording, channels, speed)?)
     }
 
     /// Returns the values that override those of the plan, in the order of [`plan::OVERRIDES`].

@@ -19,7 +19,7 @@ pub(super) fn enter(record: &mut Record, brought: &[BroughtBeside], caps: &Caps)
     }
     for (beside, brought) in record.inputs.beside.clone().into_iter().zip(brought) {
         let BroughtBeside { layout, outcomes, caps } = brought;
-        let counts = counts(beside.workload, outcomes, 0);
+        let counts = counts(beside.workload, layout, outcomes, 0);
         let wall = wall_ns(layout, outcomes, beside.workload.facts().has_replies, true);
         let figures = BesideFigures {
             counts,

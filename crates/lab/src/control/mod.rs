@@ -17,12 +17,12 @@ use crossway_sys::clock::Ticker;
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Launch;
-use crate::replay::Script;
+use crate::replay::RoleScript;
 use crossway_records::inputs::Inputs;
 
 pub use act::{Act, ActResult, ReportedError};
 pub use offers::{OfferText, offers_from_text, offers_to_text};
-pub use outcome::{Counters, Outcome, PaceSeen, Replayed, ServerUse};
+pub use outcome::{Counters, LineSeen, Outcome, PaceSeen, Replayed, ServerUse};
 pub(crate) use wire::LONGEST;
 pub use wire::{ControlError, Wire};
 
@@ -61,9 +61,9 @@ pub struct Task {
     pub contender: Option<Box<Launch>>,
     /// The inputs of the case.
     pub inputs: Inputs,
-    /// What the ends do, if the workload is a recording.
+    /// What the role does, if the workload is a recording.
     #[serde(default)]
-    pub script: Option<Box<Script>>,
+    pub script: Option<Box<RoleScript>>,
     /// The part that the role plays.
     pub part: Part,
     /// The role's index among the roles with the same part; senders include it in their sequence numbers.

@@ -109,4 +109,18 @@ pub struct Replayed {
     pub gaps: String,
     /// CPU time in which the role stood in for what the program computed, nanoseconds; it is not part of `user_ns`.
     pub computed_ns: u64,
+    /// The same of each of this role's channels; empty if the replay has only one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<LineSeen>,
+}
+
+/// How a role kept to the recording of one of several channels: histograms, encoded as in [`Outcome::histograms`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LineSeen {
+    /// The channel's number in the script.
+    pub channel: u16,
+    /// Times from the begin of one send of this role to that of the next one, nanoseconds.
+    pub gaps: String,
+    /// Times of the exchanges that this role began, nanoseconds.
+    pub exchanges: String,
 }

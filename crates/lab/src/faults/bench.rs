@@ -96,6 +96,7 @@ impl Bench<'_> {
                 testbed_spec: None,
                 workload: Workload::Throughput,
                 recording: None,
+                recorded_channels: Vec::new(),
                 size_bytes: size_bytes(&self.caps),
                 reply_bytes: None,
                 wait: self.wait(),

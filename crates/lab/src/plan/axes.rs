@@ -1,5 +1,6 @@
 //! Parses single values of a plan's axes.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use toml::{Table, Value};
 
 use super::at::{At, kind};
 use super::{PlacementAxis, PlanError, sizes};
-use crate::replay::{AS_FAST_AS_POSSIBLE, MOST_PERCENT, Replay};
+use crate::replay::{AS_FAST_AS_POSSIBLE, Channels, MOST_CHANNELS, MOST_PERCENT, Replay};
 use crossway_records::inputs::{Ends, Load, Placement, Workload};
 
 const MOST_PEERS: u64 = 64;
@@ -47,7 +48,8 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
                            { fan-in = { senders = N, receiver_us = N } } (receiver_us may be omitted), \
                            { fan-out = { receivers = N, period_us = N } } (period_us may be omitted), \
                            { clients = { clients = N, in_flight = N } } (in_flight may be omitted), \
-                           { replay = 'RECORDING', channel = N, speed = N } (channel and speed may be omitted)";
+                           { replay = 'RECORDING', channel = N, speed = N } (channel, which may also be a list or \
+                           'all', and speed may be omitted)";
     if let Some(word) = value.as_str() {
         return match word {
             "throughput" => Ok(Workload::Throughput),
@@ -114,15 +116,34 @@ pub(super) fn replay(at: &At<'_>, value: &Value) -> Result<Option<Arc<Replay>>, 
     };
     at.only(table, &["replay", "channel", "speed"])?;
     let file = at.key("replay").text(&table["replay"])?;
-    let channel = table.get("channel").map(|v| at.key("channel").number(v, 0, u64::from(u32::MAX)));
-    let channel = channel.transpose()?.map(|n| n as u32);
+    let channels = match table.get("channel") {
+        Some(value) => channels(&at.key("channel"), value)?,
+        None => Channels::Busiest,
+    };
     let speed_percent = match table.get("speed") {
         Some(value) => speed(&at.key("speed"), value)?,
         None => 100,
     };
-    Replay::load(Path::new(file), channel, speed_percent)
+    Replay::load(Path::new(file), &channels, speed_percent)
         .map(Some)
         .map_err(|e| at.bad(e.to_string()))
+}
+
+/// Parses the channels of a replay: a number, a list of numbers, or `all`.
+fn channels(at: &At<'_>, value: &Value) -> Result<Channels, PlanError> {
+    if value.as_str() == Some("all") {
+        return Ok(Channels::All);
+    }
+    let one = |value| Ok(at.number(value, 0, u64::from(u32::MAX))? as u32);
+    let Some(list) = value.as_array() else { return Ok(Channels::These(vec![one(value)?])) };
+    let numbers: Vec<u32> = list.iter().map(one).collect::<Result<_, _>>()?;
+    let distinct: BTreeSet<&u32> = numbers.iter().collect();
+    if numbers.is_empty() || distinct.len() < numbers.len() || numbers.len() > MOST_CHANNELS {
+        return Err(at.bad(format!(
+            "allowed: a number, a list of 1 to {MOST_CHANNELS} different numbers, or 'all'"
+        )));
+    }
+    Ok(Channels::These(numbers))
 }
 
 /// Parses the speed of a replay; returns per cent of the recorded one.

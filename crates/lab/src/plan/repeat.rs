@@ -3,6 +3,7 @@
 use serde::Serialize;
 use toml::{Table, Value};
 
+use super::replaying::written;
 use super::{Plan, PlanError, beside, require, testbeds};
 use crate::replay::AS_FAST_AS_POSSIBLE;
 use crossway_records::inputs::{Load, Workload};
@@ -22,8 +23,12 @@ impl Plan {
                 percent => Value::Float(f64::from(percent) / 100.0),
             };
             let file = file.to_string_lossy().into_owned();
+            let channels = match &inputs.recorded_channels[..] {
+                [] => &[channel],
+                several => several,
+            };
             let replay =
-                [("replay", file.into()), ("channel", number(channel.into())), ("speed", speed)];
+                [("replay", file.into()), ("channel", written(channels)), ("speed", speed)];
             group.insert("workload".into(), table(replay));
         } else {
             group.insert("workload".into(), value(inputs.workload)?);

@@ -5,8 +5,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 use super::{Plan, PlanError, number, table};
-use crate::replay::{AS_FAST_AS_POSSIBLE, Replay, ReplayError};
-use crossway_records::inputs::Workload;
+use crate::replay::{AS_FAST_AS_POSSIBLE, Channels, Replay, ReplayError};
 
 /// Longest part of a recording that each trial replays unless the user says otherwise, milliseconds: several mechanisms
 /// and trials take their time one after the other.
@@ -15,44 +14,41 @@ const USUAL_MS: u64 = 500;
 const WARMUP_MS: u64 = 50;
 
 impl Plan {
-    /// The plan that replays a channel of the recording `file`, by default the busiest one, with every mechanism that
-    /// can, on CPUs as near to each other as those of the recording.
+    /// The plan that replays channels of the recording `file` with every mechanism that can, on CPUs as near to each other as those of the recording.
     ///
     /// # Errors
     /// The recording cannot be read, or the channel cannot be replayed.
     pub fn replaying(
         file: &Path,
-        channel: Option<u32>,
+        channels: &Channels,
         speed_percent: u32,
     ) -> Result<Plan, ReplayingError> {
-        let replay = Replay::load(file, channel, speed_percent)?;
-        let Workload::Replay { channel, .. } = replay.workload else {
-            return Err(ReplayingError::Plan(PlanError::Unknown { name: "replay".to_owned() }));
-        };
+        let replay = Replay::load(file, channels, speed_percent)?;
         let name = file.to_string_lossy().into_owned();
+        let numbers = replay.numbers();
         let mut group = Table::new();
         group.insert("mechanisms".into(), "all".into());
         let speed = match speed_percent {
             AS_FAST_AS_POSSIBLE => "as-fast-as-possible".into(),
             percent => Value::Float(f64::from(percent) / 100.0),
         };
-        let workload = [
-            ("replay", name.clone().into()),
-            ("channel", number(u64::from(channel))),
-            ("speed", speed),
-        ];
+        let workload =
+            [("replay", name.clone().into()), ("channel", written(&numbers)), ("speed", speed)];
         group.insert("workload".into(), table(workload));
-        let placement = match replay.recorded.cpus {
-            [Some(a), Some(b)] if a == b => "same-core",
-            _ => "other-core",
-        };
+        let cpus = &replay.recorded.cpus;
+        let one = cpus[0].is_some() && cpus.iter().all(|cpu| *cpu == cpus[0]);
+        let placement = if one { "same-core" } else { "other-core" };
         group.insert("placement".into(), placement.into());
         group.insert("trials".into(), number(5));
         group.insert("warmup_ms".into(), number(WARMUP_MS));
         let span_ms = replay.recorded.span_ns / 1_000_000;
         group.insert("measure_ms".into(), number(span_ms.clamp(100, USUAL_MS)));
         let mut top = Table::new();
-        top.insert("about".into(), format!("Replays channel {channel} of {name}").into());
+        let what = match &numbers[..] {
+            [channel] => format!("channel {channel}"),
+            several => format!("{} channels", several.len()),
+        };
+        top.insert("about".into(), format!("Replays {what} of {name}").into());
         top.insert("group".into(), table([("replay", Value::Table(group))]));
         Ok(Plan::parse("replay", "the recording's plan", &top.to_string())?)
     }
@@ -66,6 +62,14 @@ impl Plan {
             }
         }
         remarks
+    }
+}
+
+/// The channels of a replay in a plan.
+pub(super) fn written(channels: &[u32]) -> Value {
+    match channels {
+        [channel] => number(u64::from(*channel)),
+        several => Value::Array(several.iter().map(|c| number(u64::from(*c))).collect()),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Each message lies at a place that its number determines, so that the receiver knows the sum of its words without
 //! having the message. The first word is the sequence number if the size permits; the receiver reads every byte.
 
-use super::script::Script;
+use super::script::{RoleScript, Step};
 use crate::line_buffer::{LINE_BYTES, LineBuffer};
 use crate::payload::{SEQUENCED_SIZE, next_random, sum};
 
@@ -25,8 +25,8 @@ pub(crate) struct Arena {
 
 impl Arena {
     /// Fills an area that is larger than the sender's private caches and has room for two of the largest messages.
-    pub(crate) fn new(script: &Script, seed: u64, working_set_bytes: usize) -> Arena {
-        let largest = script.largest().into_iter().max().unwrap_or(0) as usize;
+    pub(crate) fn new(script: &RoleScript, seed: u64, working_set_bytes: usize) -> Arena {
+        let largest = script.largest as usize;
         let room = 2 * largest.next_multiple_of(LINE_BYTES) + LINE_BYTES;
         let len = working_set_bytes.max(room).next_multiple_of(LINE_BYTES);
         let mut bytes = LineBuffer::new(len, 0);
@@ -37,8 +37,8 @@ impl Arena {
         Arena { bytes }
     }
 
-    /// The place of each message of one end's steps. Messages of the same direction follow each other.
-    pub(crate) fn places(&self, script: &Script, end: usize) -> Vec<Place> {
+    /// The place of each message of a role's steps. Messages of the same channel and direction follow each other.
+    pub(crate) fn places(&self, steps: &[Step]) -> Vec<Place> {
         // What the words before each one add up to.
         let mut sums = Vec::with_capacity(self.bytes.len() / 8 + 1);
         let mut total = 0u64;
@@ -47,11 +47,12 @@ impl Arena {
             total = total.wrapping_add(u64::from_le_bytes(*word));
             sums.push(total);
         }
-        let mut next = [0usize; 2];
-        let mut places = Vec::with_capacity(script.ends[end].len());
-        for step in &script.ends[end] {
-            let size = step.size as usize;
-            let at = &mut next[usize::from(step.when.is_some())];
+        let mut next: Vec<[usize; 2]> = Vec::new();
+        let mut places = Vec::with_capacity(steps.len());
+        for step in steps {
+            let (size, channel) = (step.size as usize, usize::from(step.channel));
+            next.resize(next.len().max(channel + 1), [0; 2]);
+            let at = &mut next[channel][usize::from(step.when.is_some())];
             if *at + size > self.bytes.len() {
                 *at = 0;
             }
@@ -127,7 +128,7 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::super::script::{Step, When};
+    use super::super::script::{Script, When};
     use super::*;
 
     #[test]
@@ -139,15 +140,23 @@ mod tests {
                 .map(|message| Step {
                     message,
                     size: sizes[message as usize % sizes.len()],
+                    channel: 0,
                     when,
                     due_ns: None,
+                    exchange: None,
                 })
                 .collect()
         };
-        let script =
-            Script { ends: [steps(true), steps(false)], messages: 300, ..Script::default() };
-        let (mut here, there) = (Arena::new(&script, 7, 20_000), Arena::new(&script, 7, 20_000));
-        let (sent, received) = (here.places(&script, 0), there.places(&script, 1));
+        let script = Script {
+            roles: vec![steps(true), steps(false)],
+            channels: vec![[0, 1]],
+            conversations: vec![0],
+            messages: 300,
+            ..Script::default()
+        };
+        let [mine, theirs] = [0, 1].map(|role| script.of_role(role));
+        let (mut here, there) = (Arena::new(&mine, 7, 20_000), Arena::new(&theirs, 7, 20_000));
+        let (sent, received) = (here.places(&mine.steps), there.places(&theirs.steps));
         assert_eq!(sent, received);
         let mut tally = Tally::default();
         for (number, (out, place)) in sent.iter().zip(&received).enumerate() {

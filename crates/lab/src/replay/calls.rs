@@ -1,11 +1,15 @@
-//! The calls on a recorded channel: which messages they carried, and in which order each end made them.
+//! The calls on recorded channels: which messages they carried, and in which order each role made them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crossway_observe::recording::{Direction, Event, Operation, Recording};
 
+use super::roles::Cast;
+
 /// A message, in the order of the sends.
 pub(super) struct Message {
+    /// Its channel, as a number of the cast.
+    pub(super) channel: usize,
     /// Its direction: 0 from the channel's first end, 1 from the second one.
     pub(super) direction: usize,
     pub(super) size: u64,
@@ -27,52 +31,70 @@ pub(super) struct Op {
     pub(super) end_ns: i64,
 }
 
-/// The calls on a channel.
+/// A call on one of the channels.
+struct Moved<'a> {
+    channel: usize,
+    event: &'a Event,
+    /// Whether the thread waited for something else since its previous call on one of the channels.
+    idle: bool,
+}
+
+/// The calls on channels.
 pub(super) struct Calls<'a> {
-    /// With the number of the row, and whether the thread waited for something else since its previous call here.
-    events: Vec<(usize, &'a Event, bool)>,
-    /// Threads that received something here.
+    moves: Vec<Moved<'a>>,
+    /// Threads that received something on one of the channels.
     pub(super) receivers: HashSet<u32>,
 }
 
 impl<'a> Calls<'a> {
-    pub(super) fn of(recording: &'a Recording, channel: u32) -> Calls<'a> {
+    pub(super) fn of(recording: &'a Recording, channels: &[u32]) -> Calls<'a> {
+        let places: HashMap<u32, usize> =
+            channels.iter().enumerate().map(|(place, channel)| (*channel, place)).collect();
         let mut waited: HashSet<u32> = HashSet::new();
-        let mut events = Vec::new();
+        let mut moves = Vec::new();
         let mut receivers = HashSet::new();
-        for (row, event) in recording.events.iter().enumerate() {
-            let moves = event.operation != Operation::Wait && event.size_bytes > 0;
-            if event.channel != Some(channel) || !moves {
+        for event in &recording.events {
+            let moving = event.operation != Operation::Wait && event.size_bytes > 0;
+            let place = event.channel.filter(|_| moving).and_then(|c| places.get(&c));
+            let Some(channel) = place.copied() else {
                 waited.insert(event.thread);
                 continue;
-            }
+            };
             if event.operation == Operation::Receive {
                 receivers.insert(event.thread);
             }
-            events.push((row, event, waited.remove(&event.thread)));
+            moves.push(Moved { channel, event, idle: waited.remove(&event.thread) });
         }
-        Calls { events, receivers }
+        Calls { moves, receivers }
     }
 
-    /// Whether any call was recorded at this end.
-    pub(super) fn has_end(&self, end: usize) -> bool {
-        self.events.iter().any(|(_, event, _)| end_of(event) == end)
+    /// Whether any call was recorded at this end of a channel.
+    pub(super) fn has_end(&self, channel: usize, end: usize) -> bool {
+        self.moves.iter().any(|moved| moved.channel == channel && end_of(moved.event) == end)
     }
 
-    /// The messages of both directions: what was sent or, if the sending end was not recorded, what was received.
-    pub(super) fn messages(&self) -> Vec<Message> {
+    /// The calls on a channel in one direction.
+    fn those(&self, channel: usize, direction: usize) -> Vec<&Moved<'a>> {
+        let of =
+            |moved: &&Moved<'a>| moved.channel == channel && direction_of(moved.event) == direction;
+        self.moves.iter().filter(of).collect()
+    }
+
+    /// The messages of all channels and directions: what was sent or, if the sending end was not recorded, what was
+    /// received.
+    pub(super) fn messages(&self, channels: usize) -> Vec<Message> {
         let mut messages = Vec::new();
-        for direction in [0, 1] {
-            let of = |operation| {
-                self.events.iter().filter(move |(_, event, _)| {
-                    direction_of(event) == direction && event.operation == operation
-                })
-            };
-            let sends = of(Operation::Send).next().is_some();
+        for (channel, direction) in (0..channels).flat_map(|channel| [(channel, 0), (channel, 1)]) {
+            let those = self.those(channel, direction);
+            let sends = those.iter().any(|moved| moved.event.operation == Operation::Send);
             let operation = if sends { Operation::Send } else { Operation::Receive };
-            for (_, event, idle) in of(operation) {
+            for Moved { event, idle, .. } in those {
+                if event.operation != operation {
+                    continue;
+                }
                 let end_ns = returned(event);
                 messages.push(Message {
+                    channel,
                     direction,
                     size: event.size_bytes,
                     begin_ns: if sends { event.at_ns } else { end_ns },
@@ -85,24 +107,33 @@ impl<'a> Calls<'a> {
         messages
     }
 
-    /// The steps of both ends in their order, and the bytes that were received without having been sent.
-    pub(super) fn ops(&self, messages: &[Message], seen: [bool; 2]) -> ([Vec<Op>; 2], u64) {
-        let mut ops: [Vec<Op>; 2] = [Vec::new(), Vec::new()];
+    /// The steps of each role in their order, and the bytes that were received without having been sent. `seen`: which
+    /// ends of each channel were recorded.
+    pub(super) fn ops(
+        &self,
+        messages: &[Message],
+        cast: &Cast,
+        seen: &[[bool; 2]],
+    ) -> (Vec<Vec<Op>>, u64) {
+        let mut ops: Vec<Vec<Op>> = vec![Vec::new(); cast.roles];
         let mut unseen = 0;
+        let mut ways: HashMap<(usize, usize), Vec<usize>> = HashMap::new();
         for (number, message) in messages.iter().enumerate() {
             let (key_ns, end_ns) = (message.begin_ns, message.end_ns);
-            ops[message.direction].push(Op { key_ns, message: number, sends: true, end_ns });
+            let role = cast.ends[message.channel][message.direction];
+            ops[role].push(Op { key_ns, message: number, sends: true, end_ns });
+            ways.entry((message.channel, message.direction)).or_default().push(number);
         }
-        for direction in [0, 1] {
-            let numbers = || (0..messages.len()).filter(|n| messages[*n].direction == direction);
-            let receiver = &mut ops[1 - direction];
-            let mut left: VecDeque<(usize, u64)> = numbers()
+        for ((channel, direction), numbers) in ways {
+            let receiver = &mut ops[cast.ends[channel][1 - direction]];
+            let mut left: VecDeque<(usize, u64)> = numbers
+                .iter()
                 .scan(0u64, |end, number| {
-                    *end += messages[number].size;
-                    Some((number, *end))
+                    *end += messages[*number].size;
+                    Some((*number, *end))
                 })
                 .collect();
-            if !seen[1 - direction] {
+            if !seen[channel][1 - direction] {
                 // The unseen end receives what the other one sends as it is sent.
                 receiver.extend(left.drain(..).map(|(message, _)| {
                     let key_ns = messages[message].begin_ns;
@@ -111,13 +142,14 @@ impl<'a> Calls<'a> {
                 continue;
             }
             let (mut got, mut sent) = (0u64, 0u64);
-            let mut upcoming = numbers().peekable();
-            for (_, event, _) in self.events.iter().filter(|(_, event, _)| {
-                direction_of(event) == direction && event.operation == Operation::Receive
-            }) {
+            let mut upcoming = numbers.iter().peekable();
+            let those = self.those(channel, direction);
+            for Moved { event, .. } in
+                those.into_iter().filter(|moved| moved.event.operation == Operation::Receive)
+            {
                 let at = returned(event);
-                while let Some(number) = upcoming.next_if(|n| messages[*n].begin_ns <= at) {
-                    sent += messages[number].size;
+                while let Some(number) = upcoming.next_if(|n| messages[**n].begin_ns <= at) {
+                    sent += messages[*number].size;
                 }
                 got += event.size_bytes;
                 // More than was seen sent: it was sent before the recording began.
@@ -138,40 +170,33 @@ impl<'a> Calls<'a> {
             }));
         }
         for ops in &mut ops {
-            ops.sort_by_key(|op| op.key_ns);
+            // Independent of the order in which the channels came.
+            ops.sort_by_key(|op| (op.key_ns, !op.sends, op.message));
         }
         (ops, unseen)
     }
 
-    /// The times of the exchanges, ascending, without the method's cost, and its share of them.
+    /// The times of exchanges, given by begin and end, ascending, without the method's cost, and its share of them. Only
+    /// calls on these channels count as a part of them.
     pub(super) fn exchanges(
         &self,
-        client: &[Op],
-        messages: &[Message],
-        begins: &[u32],
+        spans: &[(i64, i64)],
+        channels: impl Fn(usize) -> bool,
         cost_ns: Option<u64>,
     ) -> (Vec<u64>, Option<f64>) {
-        let mut spans: Vec<(i64, i64)> = Vec::with_capacity(begins.len());
-        for op in client {
-            if op.sends && begins.binary_search(&(op.message as u32)).is_ok() {
-                spans.push((messages[op.message].begin_ns, i64::MIN));
-            } else if let Some((_, end)) = spans.last_mut().filter(|_| !op.sends) {
-                *end = (*end).max(op.end_ns);
-            }
-        }
-        spans.retain(|(begin, end)| end > begin && *end != i64::MAX);
         let returns: Vec<i64> = {
-            let mut all: Vec<i64> = self.events.iter().map(|(_, e, _)| returned(e)).collect();
+            let those = self.moves.iter().filter(|moved| channels(moved.channel));
+            let mut all: Vec<i64> = those.map(|moved| returned(moved.event)).collect();
             all.sort_unstable();
             all
         };
         let (mut whole, mut of_method) = (0u64, 0u64);
         let mut times: Vec<u64> = spans
-            .into_iter()
+            .iter()
             .map(|(begin, end)| {
-                let ns = end.saturating_sub(begin).unsigned_abs();
-                let calls = returns.partition_point(|at| *at <= end)
-                    - returns.partition_point(|at| *at <= begin);
+                let ns = end.saturating_sub(*begin).unsigned_abs();
+                let calls = returns.partition_point(|at| at <= end)
+                    - returns.partition_point(|at| at <= begin);
                 let cost = (cost_ns.unwrap_or(0) * calls as u64).min(ns);
                 whole += ns;
                 of_method += cost;
@@ -183,12 +208,12 @@ impl<'a> Calls<'a> {
         (times, share)
     }
 
-    /// The CPU on which most calls of an end returned; `None` if they have no CPU.
-    pub(super) fn usual_cpu(&self, end: usize) -> Option<u32> {
+    /// The CPU on which most calls of a role returned; `None` if they have no CPU.
+    pub(super) fn usual_cpu(&self, cast: &Cast, role: usize) -> Option<u32> {
         let mut counts: HashMap<u32, usize> = HashMap::new();
-        for cpu in
-            self.events.iter().filter(|(_, e, _)| end_of(e) == end).filter_map(|(_, e, _)| e.cpu)
-        {
+        let those =
+            self.moves.iter().filter(|moved| cast.ends[moved.channel][end_of(moved.event)] == role);
+        for cpu in those.filter_map(|moved| moved.event.cpu) {
             *counts.entry(cpu).or_default() += 1;
         }
         counts.into_iter().max_by_key(|(cpu, n)| (*n, std::cmp::Reverse(*cpu))).map(|(cpu, _)| cpu)
@@ -219,16 +244,16 @@ pub fn first_directions(recording: &Recording) -> HashMap<u32, Direction> {
     firsts.into_iter().map(|(channel, found)| (channel, earlier(found))).collect()
 }
 
-fn direction_of(event: &Event) -> usize {
+pub(super) fn direction_of(event: &Event) -> usize {
     usize::from(event.direction == Direction::Backward)
 }
 
 /// The end at which the call was made.
-fn end_of(event: &Event) -> usize {
+pub(super) fn end_of(event: &Event) -> usize {
     let direction = direction_of(event);
     if event.operation == Operation::Send { direction } else { 1 - direction }
 }
 
-fn returned(event: &Event) -> i64 {
+pub(super) fn returned(event: &Event) -> i64 {
     event.at_ns.saturating_add_unsigned(event.call_ns)
 }

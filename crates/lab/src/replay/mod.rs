@@ -1,12 +1,13 @@
-//! Recordings as workloads: what a recorded channel carried, message by message, for two roles to repeat.
+//! Recordings as workloads: what recorded channels carried, message by message, for roles to repeat.
 //!
-//! `compile` turns the calls of a recording into the [`Script`] of each end; `crate::workload::replay` performs it;
+//! `roles` finds out who repeats what; `compile` turns the calls of a recording into the [`Script`] of the roles; `crate::workload::replay` performs it;
 //! `fidelity` says how far the result is from the recording. docs/OBSERVE.md explains what is repeated and what not.
 
 pub(crate) mod arena;
 mod calls;
 mod compile;
 pub(crate) mod fidelity;
+mod roles;
 mod script;
 #[cfg(test)]
 mod tests;
@@ -15,26 +16,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crossway_observe::recording::{Recording, RecordingError};
-use crossway_records::inputs::{ReplayShape, Workload};
+use crossway_records::inputs::{Inputs, ReplayShape, Wait, Workload};
+use crossway_sys::Obstacle;
 
 pub use calls::first_directions;
 pub use compile::Unplayable;
 pub use fidelity::same_as;
-pub use script::{Script, Step, When};
+use roles::Cast;
+pub use roles::{Channels, MOST_CHANNELS};
+pub use script::{Exchange, RoleScript, Script, Step, When};
 
 /// Speed in per cent of the recorded one at which pauses vanish.
 pub const AS_FAST_AS_POSSIBLE: u32 = 0;
 /// The fastest speed with pauses, in per cent.
 pub const MOST_PERCENT: u32 = 100_000;
 
-/// A recorded channel, ready to be replayed.
+/// Recorded channels, ready to be replayed.
 #[derive(Debug, PartialEq)]
 pub struct Replay {
     /// The recording, as it was named.
     pub file: PathBuf,
     /// The workload that it is in plans and records.
     pub workload: Workload,
-    /// What the two ends do.
+    /// What the roles do.
     pub script: Script,
     /// What was recorded, to compare the replay with.
     pub recorded: Recorded,
@@ -45,23 +49,33 @@ pub struct Replay {
 /// What was recorded. Lists by message are in the order of the sends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
-    /// What carried the channel, in the terms of the map.
-    pub carrier: String,
+    /// The channels, in the order of the script.
+    pub channels: Vec<RecordedChannel>,
     /// When each message is sent at the replay's speed, nanoseconds since the first one.
     pub sent_ns: Vec<u64>,
     /// The sizes of the messages, bytes.
     pub sizes: Vec<u32>,
-    /// Whether the end that sends first sends each message.
-    pub by_client: Vec<bool>,
-    /// The times of the exchanges without what the method cost, nanoseconds, ascending; empty if an end was not
-    /// recorded.
-    pub exchanges_ns: Vec<u64>,
-    /// What the method cost of them, as a fraction; `None` if that is unknown.
+    /// The channel of each message, and whether the role that connects sends it.
+    pub ways: Vec<(u16, bool)>,
+    /// What the method cost of the exchanges, as a fraction; `None` if that is unknown.
     pub method_share: Option<f64>,
     /// Time from the first send to the end of the last call at the replay's speed, nanoseconds.
     pub span_ns: u64,
-    /// CPUs on which the two ends ran most, the end that sends first and the other one; `None` if unknown.
-    pub cpus: [Option<u32>; 2],
+    /// The CPU on which each role ran most; `None` if unknown.
+    pub cpus: Vec<Option<u32>>,
+}
+
+/// What was recorded on one channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordedChannel {
+    /// Its number in the recording.
+    pub number: u32,
+    /// What carried it, in the terms of the map.
+    pub carrier: String,
+    /// The times of its exchanges without what the method cost, nanoseconds, ascending; empty if an end was not recorded.
+    pub exchanges_ns: Vec<u64>,
+    /// Whether they are begun by a role that serves nobody itself.
+    pub by_client: bool,
 }
 
 /// Why a recorded channel cannot be replayed.
@@ -110,18 +124,18 @@ fn because(defects: &[String]) -> String {
 }
 
 impl Replay {
-    /// Reads a channel of a recording, by default the one with the most messages. `speed_percent` is the speed
-    /// relative to the recorded one, or [`AS_FAST_AS_POSSIBLE`].
+    /// Reads channels of a recording. `speed_percent` is the speed relative to the recorded one, or
+    /// [`AS_FAST_AS_POSSIBLE`].
     ///
     /// # Errors
-    /// There is no such recording or channel, or the channel carried nothing that can be replayed.
+    /// There is no such recording or channel, or the channels cannot be replayed.
     pub fn load(
         file: &Path,
-        channel: Option<u32>,
+        channels: &Channels,
         speed_percent: u32,
     ) -> Result<Arc<Replay>, ReplayError> {
         let recording = Recording::read(file)?;
-        Self::of(&recording, file, channel, speed_percent).map(Arc::new)
+        Self::of(&recording, file, channels, speed_percent).map(Arc::new)
     }
 
     /// The same from a recording in memory, which was read from `file`.
@@ -131,28 +145,45 @@ impl Replay {
     pub fn of(
         recording: &Recording,
         file: &Path,
-        channel: Option<u32>,
+        channels: &Channels,
         speed_percent: u32,
     ) -> Result<Replay, ReplayError> {
         let named = || file.display().to_string();
-        let channel = match channel {
-            Some(channel) if (channel as usize) < recording.head.channels.len() => channel,
-            Some(channel) => {
-                let channels = match recording.head.channels.len() {
-                    0 => "none".to_owned(),
-                    1 => "channel 0".to_owned(),
-                    n => format!("channels 0 to {}", n - 1),
-                };
-                return Err(ReplayError::NoChannel { file: named(), channel, channels });
-            }
-            None => busiest(recording).ok_or_else(|| ReplayError::Silent {
-                file: named(),
-                defects: recording.defects.clone(),
-            })?,
+        let silent = || ReplayError::Silent { file: named(), defects: recording.defects.clone() };
+        let (numbers, left_out) = match channels {
+            Channels::These(numbers) => (numbers.clone(), None),
+            Channels::Busiest => (vec![busiest(recording).ok_or_else(silent)?], None),
+            Channels::All => match roles::all(recording) {
+                // Without two processes that were recorded, there is still one to replay.
+                (none, _) if none.is_empty() => {
+                    (vec![busiest(recording).ok_or_else(silent)?], None)
+                }
+                all => all,
+            },
         };
-        let compiled = compile::compile(recording, channel, speed_percent)
-            .map_err(|why| ReplayError::Unplayable { file: named(), channel, why })?;
+        let known = recording.head.channels.len();
+        if let Some(channel) = numbers.iter().copied().find(|channel| *channel as usize >= known) {
+            let channels = match known {
+                0 => "none".to_owned(),
+                1 => "channel 0".to_owned(),
+                n => format!("channels 0 to {}", n - 1),
+            };
+            return Err(ReplayError::NoChannel { file: named(), channel, channels });
+        }
+        let unplayable = |(channel, why): (u32, Unplayable)| ReplayError::Unplayable {
+            file: named(),
+            channel,
+            why,
+        };
+        let cast = match numbers[..] {
+            [channel] => Cast::of_one(recording, channel).map_err(|why| (channel, why)),
+            _ => Cast::of_several(recording, &numbers),
+        };
+        let cast = cast.map_err(unplayable)?;
+        let compiled = compile::compile(recording, &cast, speed_percent)
+            .map_err(|why| unplayable((numbers[0], why)))?;
         let mut remarks = recording.remarks();
+        remarks.extend(left_out);
         remarks.extend(compiled.remarks);
         let shape = match compiled.shape {
             ReplayShape::Stream if speed_percent == AS_FAST_AS_POSSIBLE => ReplayShape::Bulk,
@@ -162,7 +193,8 @@ impl Replay {
             file: file.to_owned(),
             workload: Workload::Replay {
                 recording: compiled.script.fingerprint(),
-                channel,
+                channel: numbers[0],
+                channels: numbers.len() as u32,
                 speed_percent,
                 shape,
             },
@@ -172,11 +204,39 @@ impl Replay {
         })
     }
 
-    /// The largest message of the end that sends first and, if it differs, of the other end, bytes.
+    /// The reason why a case cannot replay it; `None` if there is none.
+    pub(crate) fn impossible(&self, inputs: &Inputs) -> Option<Obstacle> {
+        let no = |why: &str, remedy: &str| {
+            Some(Obstacle { why: why.to_owned(), remedy: remedy.to_owned() })
+        };
+        let roles = self.script.roles.len();
+        if roles > 2 && inputs.testbed.is_some() {
+            let why = "several channels with more than two roles are replayed on this machine only";
+            return no(why, "omit the testbed, or replay one channel");
+        }
+        if roles > 2 && inputs.wait == Wait::Spin {
+            let why = "more roles would spin than the placement has CPUs, and use up each other's time slices";
+            return no(why, "use a mechanism that can block, or replay one channel");
+        }
+        None
+    }
+
+    /// The largest message of the end that sends first and, if it differs, of the other end, bytes. With several
+    /// channels, a role may be both, so it is the largest one of all.
     pub fn sizes(&self) -> (u64, Option<u64>) {
         let [there, back] = self.script.largest().map(u64::from);
+        if self.script.channels.len() > 1 {
+            return (there.max(back), None);
+        }
         let replies = self.workload.facts().has_replies && back != there;
         (there, replies.then_some(back))
+    }
+
+    /// The channels' numbers in the recording, ascending.
+    pub fn numbers(&self) -> Vec<u32> {
+        let mut numbers: Vec<u32> = self.recorded.channels.iter().map(|c| c.number).collect();
+        numbers.sort_unstable();
+        numbers
     }
 
     /// Number of messages that are due within `ms` milliseconds of the replay, up to the begin of an exchange; at least

@@ -1,5 +1,7 @@
 //! What becomes of recordings.
 
+mod several;
+
 use std::path::Path;
 
 use crossway_observe::tape::{Tape, exchanges};
@@ -9,7 +11,7 @@ use super::script::{Step, When};
 use super::*;
 
 fn compiled(tape: Tape, speed_percent: u32) -> Result<Replay, ReplayError> {
-    Replay::of(&tape.recording, Path::new("tape"), None, speed_percent)
+    Replay::of(&tape.recording, Path::new("tape"), &Channels::Busiest, speed_percent)
 }
 
 fn shape_of(replay: &Replay) -> ReplayShape {
@@ -28,17 +30,18 @@ fn a_reply_waits_for_its_request_and_the_next_request_for_the_reply() {
     let replay = compiled(exchanges(3, "pipe", None), 100).unwrap();
     assert_eq!(shape_of(&replay), ReplayShape::Exchanges);
     assert_eq!(replay.sizes(), (64, Some(1000)));
-    let Script { ends: [client, server], messages, begins, .. } = &replay.script;
+    let Script { roles, messages, begins, .. } = &replay.script;
+    let [client, server] = &roles[..] else { panic!("{roles:?}") };
     assert_eq!((*messages, begins.as_slice()), (6, &[0, 2, 4][..]));
     let computes = Some(When::Busy(30_000));
     assert_eq!(whens(client), [Some(When::Now), None, computes, None, computes, None]);
     let answers = Some(When::Busy(5_000));
     assert_eq!(whens(server), [None, answers, None, answers, None, answers]);
-    assert_eq!(replay.recorded.exchanges_ns, [70_000; 3]);
+    assert_eq!(replay.recorded.channels[0].exchanges_ns, [70_000; 3]);
     // The recorder's cost is not the program's time: four calls per exchange.
     let corrected = compiled(exchanges(3, "pipe", Some(2_000)), 100).unwrap();
-    assert_eq!(whens(&corrected.script.ends[1])[1], Some(When::Busy(3_000)));
-    assert!(corrected.recorded.exchanges_ns.iter().all(|ns| *ns < 70_000));
+    assert_eq!(whens(&corrected.script.roles[1])[1], Some(When::Busy(3_000)));
+    assert!(corrected.recorded.channels[0].exchanges_ns.iter().all(|ns| *ns < 70_000));
     assert!(corrected.recorded.method_share.unwrap() > 0.05);
     assert_ne!(replay.script.fingerprint(), corrected.script.fingerprint());
 }
@@ -46,11 +49,11 @@ fn a_reply_waits_for_its_request_and_the_next_request_for_the_reply() {
 #[test]
 fn speed_shortens_pauses_and_full_speed_has_none() {
     let twice = compiled(exchanges(3, "pipe", None), 200).unwrap();
-    assert_eq!(whens(&twice.script.ends[0])[2], Some(When::Busy(15_000)));
+    assert_eq!(whens(&twice.script.roles[0])[2], Some(When::Busy(15_000)));
     assert_eq!(twice.messages_in(1), 7 * 6 + 4, "1 ms holds seven rounds of 135 us and a part");
     let full = compiled(exchanges(3, "pipe", None), AS_FAST_AS_POSSIBLE).unwrap();
     let pauses =
-        full.script.ends.iter().flatten().filter(|s| s.when.is_some_and(|w| w != When::Now));
+        full.script.roles.iter().flatten().filter(|s| s.when.is_some_and(|w| w != When::Now));
     assert_eq!(pauses.count(), 0);
 }
 
@@ -63,8 +66,8 @@ fn a_sender_that_never_listens_keeps_its_times_unless_the_channel_holds_it_back(
     }
     let paced = compiled(paced, 100).unwrap();
     assert_eq!(shape_of(&paced), ReplayShape::Stream);
-    assert_eq!(whens(&paced.script.ends[0])[3], Some(When::At(3_000_000)));
-    assert_eq!(paced.script.ends[1][3].due_ns, Some(3_000_000));
+    assert_eq!(whens(&paced.script.roles[0])[3], Some(When::At(3_000_000)));
+    assert_eq!(paced.script.roles[1][3].due_ns, Some(3_000_000));
     let mut held = Tape::new("pipe", None);
     for number in 0..10 {
         held.sends(0, number * 100_000, 95_000, 65_536);
@@ -75,8 +78,8 @@ fn a_sender_that_never_listens_keeps_its_times_unless_the_channel_holds_it_back(
     }
     let held = compiled(held, 100).unwrap();
     assert_eq!(shape_of(&held), ReplayShape::Bulk);
-    assert_eq!(whens(&held.script.ends[0])[3], Some(When::Busy(5_000)));
-    assert_eq!(held.script.ends[1].len(), 10, "each message is received");
+    assert_eq!(whens(&held.script.roles[0])[3], Some(When::Busy(5_000)));
+    assert_eq!(held.script.roles[1].len(), 10, "each message is received");
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn one_recorded_end_is_enough_and_is_said() {
     tape.recording.events.retain(|e| e.thread == 0);
     let replay = compiled(tape, 100).unwrap();
     assert_eq!(replay.script.messages, 6);
-    assert_eq!(whens(&replay.script.ends[1]), [None, Some(When::Now)].repeat(3));
+    assert_eq!(whens(&replay.script.roles[1]), [None, Some(When::Now)].repeat(3));
     assert!(replay.remarks.iter().any(|r| r.contains("only one end")), "{:?}", replay.remarks);
 }
 
@@ -120,7 +123,7 @@ fn a_pause_with_a_wait_is_a_sleep() {
         tape.waits(0, at + 25_000, 9_000);
     }
     let replay = compiled(tape, 100).unwrap();
-    assert!(matches!(whens(&replay.script.ends[0])[2], Some(When::Idle(9_979_000))));
+    assert!(matches!(whens(&replay.script.roles[0])[2], Some(When::Idle(9_979_000))));
 }
 
 #[test]
@@ -135,8 +138,9 @@ fn times_that_contradict_the_order_are_refused() {
     let replay = compiled(tape, 100).unwrap();
     assert_eq!(replay.script.messages, 2);
     assert!(matches!(compiled(Tape::new("pipe", None), 100), Err(ReplayError::Silent { .. })));
-    let missing =
-        Replay::of(&exchanges(1, "pipe", None).recording, Path::new("tape"), Some(9), 100);
+    let tape = exchanges(1, "pipe", None);
+    let nine = Channels::These(vec![9]);
+    let missing = Replay::of(&tape.recording, Path::new("tape"), &nine, 100);
     assert!(missing.unwrap_err().to_string().contains("no channel 9; it has channels 0 to 1"));
 }
 
@@ -145,7 +149,10 @@ fn windows_end_with_an_exchange() {
     let script = compiled(exchanges(3, "pipe", None), 100).unwrap().script;
     let whole = |messages| script.whole_exchanges(messages);
     assert_eq!([0, 1, 2, 3, 5, 6, 7].map(whole), [0, 2, 2, 4, 6, 6, 8]);
-    assert_eq!([2, 6, 8].map(|messages| script.exchanges_in(messages)), [1, 3, 4]);
+    let client = script.of_role(0);
+    let ends = || client.steps.iter().filter(|step| step.exchange == Some(Exchange::Ends));
+    let exchanges_in = |messages| ends().map(|step| client.times(step, messages)).sum::<u64>();
+    assert_eq!([2, 6, 8].map(exchanges_in), [1, 3, 4]);
 }
 
 #[test]

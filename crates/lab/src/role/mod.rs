@@ -90,6 +90,10 @@ pub(crate) fn live(mut ends: Box<dyn Ends>, task: Task, wire: &mut Wire) -> Resu
             Order::Begin { .. } => return Err(RoleError::Wrong("a second task".to_owned())),
             Order::Connect { offers } => {
                 context.connect(&mut *ends, offers_from_text(offers, fds)?)?;
+                // A role in the middle of others connects first.
+                if context.task.listeners > 0 {
+                    ends.accept(OPEN_TIMEOUT)?;
+                }
                 Answer::Opened { facts: context.facts(&*ends) }
             }
             Order::Accept => {

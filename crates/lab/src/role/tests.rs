@@ -86,6 +86,7 @@ fn task(part: Part) -> Task {
         testbed_spec: None,
         workload: Workload::Throughput,
         recording: None,
+        recorded_channels: Vec::new(),
         size_bytes: 64,
         reply_bytes: None,
         wait: Wait::Block,

@@ -76,10 +76,7 @@ impl RoleContext {
             (0..task.listeners).map(|_| ends.listen(&spec)).collect::<Result<Vec<_>, _>>()?;
         let working_set = task.working_set_bytes as usize;
         let seed = task.inputs.seed;
-        let player = task.script.take().map(|script| {
-            // The listening role is the second end.
-            Player::new(*script, usize::from(task.listeners > 0), seed, working_set)
-        });
+        let player = task.script.take().map(|script| Player::new(*script, seed, working_set));
         let context = RoleContext {
             player,
             caps,

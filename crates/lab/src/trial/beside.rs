@@ -50,7 +50,7 @@ pub(super) fn start<'a>(
 }
 
 fn begin<'a>(setting: &'a Setting<'a>, site: RoleSite<'a>) -> Result<TrialRun<'a>, LaunchError> {
-    let layout = RoleLayout::of(setting.inputs, &setting.caps);
+    let layout = RoleLayout::of(setting.inputs, &setting.caps, None);
     let mut run = TrialRun::start(setting, layout, site)?;
     run.open()?;
     if setting.verify {

@@ -96,7 +96,7 @@ pub(crate) struct BroughtBeside {
 
 /// Runs one trial.
 pub(crate) fn run(setting: &Setting<'_>, site: RoleSite<'_>) -> Result<Brought, LaunchError> {
-    let layout = RoleLayout::of(setting.inputs, &setting.caps);
+    let layout = RoleLayout::of(setting.inputs, &setting.caps, setting.replay);
     let here = site.here();
     let beside_inputs: Vec<Inputs> =
         setting.inputs.beside.iter().map(|beside| beside.inputs(setting.inputs)).collect();

@@ -61,7 +61,7 @@ impl TrialRun<'_> {
             mechanism: self.setting.mechanism.to_owned(),
             contender: self.setting.contender.clone().map(Box::new),
             inputs: self.setting.inputs.clone(),
-            script: self.setting.replay.map(|replay| Box::new(replay.script.clone())),
+            script: self.setting.replay.map(|replay| Box::new(replay.script.of_role(role))),
             part: role_spec.part,
             index: role_spec.index,
             cpu: role_spec.cpu,
@@ -78,7 +78,9 @@ impl TrialRun<'_> {
     /// Verifies each direction that the workload uses.
     pub(super) fn verify(&mut self) -> Result<(), LaunchError> {
         self.group.phase("verifying");
-        let both_ways = self.setting.inputs.workload.facts().has_replies;
+        // On one of several channels, the listening role may be the only one that sends.
+        let several = self.setting.replay.is_some() && self.layout.links.len() > 1;
+        let both_ways = self.setting.inputs.workload.facts().has_replies || several;
         for link in self.layout.links.clone() {
             // In every layout, the connecting role sends first.
             let (here, there) = (link.connector, link.listener);

@@ -1,6 +1,6 @@
 //! The duration of a window, and the clock by which it is measured.
 
-use crate::control::Outcome;
+use crate::control::{Outcome, Part};
 use crate::role_layout::RoleLayout;
 
 /// The time from the first send to the last receipt, nanoseconds. With replies, it is the interval of the roles that
@@ -36,7 +36,8 @@ pub(crate) fn wall_ns(
 
 /// The interval of the roles that send first, on their own clock, nanoseconds.
 pub(crate) fn sender_wall_ns(layout: &RoleLayout, outcomes: &[Outcome]) -> u64 {
-    let active = layout.roles.iter().zip(outcomes).filter(|(role, _)| role.listeners == 0);
+    let first = |part| matches!(part, Part::Client | Part::Sender);
+    let active = layout.roles.iter().zip(outcomes).filter(|(role, _)| first(role.part));
     let (start, end) = active.fold((u64::MAX, 0), |(start, end), (_, outcome)| {
         (start.min(outcome.start_ns), end.max(outcome.end_ns))
     });
@@ -46,7 +47,6 @@ pub(crate) fn sender_wall_ns(layout: &RoleLayout, outcomes: &[Outcome]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Part;
     use crate::role_layout::RoleSpec;
 
     fn role(part: Part, listeners: u16) -> RoleSpec {

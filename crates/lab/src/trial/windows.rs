@@ -69,7 +69,7 @@ impl TrialRun<'_> {
                 self.prepare(&window)?;
                 let outcomes = self.go(&window, replay.map_or(0.0, Replay::rate))?;
                 let wall_ns = self.wall_ns(&outcomes).max(1);
-                return Ok((messages, messages as f64 * 1e9 / wall_ns as f64));
+                return Ok((window.messages, window.messages as f64 * 1e9 / wall_ns as f64));
             }
         }
         let mut warm_up = WarmUp::new(limit_ns);
@@ -80,10 +80,10 @@ impl TrialRun<'_> {
             let window = self.next_window(messages, 1, false);
             self.prepare(&window)?;
             let outcomes = self.go(&window, rate)?;
-            spent += messages;
+            spent += window.messages;
             let wall_ns = self.wall_ns(&outcomes).max(1);
-            rate = messages as f64 * 1e9 / wall_ns as f64;
-            match warm_up.after(messages, wall_ns) {
+            rate = window.messages as f64 * 1e9 / wall_ns as f64;
+            match warm_up.after(window.messages, wall_ns) {
                 Next::Window(more) => messages = more,
                 Next::Rate(rate) => return Ok((spent, rate)),
             }
@@ -119,6 +119,9 @@ impl TrialRun<'_> {
 
     fn next_window(&mut self, messages: u64, batch: u32, measured: bool) -> Window {
         self.window += 1;
+        // A replay ends with an exchange.
+        let messages =
+            self.setting.replay.map_or(messages, |replay| replay.script.whole_exchanges(messages));
         Window { number: self.window, messages, batch, measured, open: false }
     }
 

@@ -1,4 +1,4 @@
-//! Repeats one end of a recorded channel. Everything is prepared before the window: the steps, the places of the
+//! Repeats what one role does on recorded channels. Everything is prepared before the window: the steps, the places of the
 //! messages and what they add up to, and room for the samples. The loop reads the clock only where a pause, a sample or
 //! a later step needs it.
 
@@ -7,10 +7,10 @@ use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
 use crossway_sys::spin;
 
 use super::metered;
-use crate::control::{Outcome, Part, Replayed, Window};
+use crate::control::{LineSeen, Outcome, Part, Replayed, Window};
 use crate::ends::Ends;
 use crate::replay::arena::{Arena, Place, Tally};
-use crate::replay::{Script, When};
+use crate::replay::{Exchange, RoleScript, When};
 use crate::role_context::{Distribution, RoleContext, RoleError};
 use crossway_records::inputs::Span;
 
@@ -21,24 +21,36 @@ const SLEEP_AT_LEAST_NS: u64 = 100_000;
 #[derive(Clone, Copy, Debug)]
 struct Move {
     message: u32,
+    channel: u16,
     when: Option<When>,
     due_ns: Option<u64>,
-    /// Whether it begins an exchange.
-    begins: bool,
+    exchange: Option<Exchange>,
     place: Place,
 }
 
-/// One end of a recording, and its messages.
+/// What a role keeps of one of its channels.
+#[derive(Debug, Default)]
+struct Line {
+    /// Numbers of the next message that is sent and received.
+    next: [u64; 2],
+    /// When the previous send began.
+    sent: Option<u64>,
+    gaps_ns: Vec<u64>,
+    /// When the exchange that is open began. Kept, like the times, at the first channel of a conversation.
+    began: Option<u64>,
+    exchanges_ns: Vec<u64>,
+}
+
+/// One role of a recording, and its messages.
 #[derive(Debug)]
 pub(crate) struct Player {
     moves: Vec<Move>,
     arena: Arena,
-    script: Script,
-    /// Numbers of the next message that is sent and received.
-    next: [u64; 2],
+    script: RoleScript,
+    lines: Vec<Line>,
+    /// Messages that the role sends, and exchanges that it begins and ends, in the window.
+    due: [u64; 2],
     tally: Tally,
-    gaps_ns: Vec<u64>,
-    exchanges_ns: Vec<u64>,
     delays_ns: Vec<u64>,
     first_ns: Option<u64>,
     first_receipt_ns: Option<u64>,
@@ -47,31 +59,30 @@ pub(crate) struct Player {
 }
 
 impl Player {
-    /// Prepares the messages of an end: 0 for the one that sends first.
-    pub(crate) fn new(script: Script, end: usize, seed: u64, working_set_bytes: usize) -> Player {
+    /// Prepares a role's messages.
+    pub(crate) fn new(script: RoleScript, seed: u64, working_set_bytes: usize) -> Player {
         let arena = Arena::new(&script, seed, working_set_bytes);
-        let places = arena.places(&script, end);
-        let moves = script.ends[end]
+        let places = arena.places(&script.steps);
+        let moves = script
+            .steps
             .iter()
             .zip(places)
             .map(|(step, place)| Move {
                 message: step.message,
+                channel: step.channel,
                 when: step.when,
                 due_ns: step.due_ns,
-                begins: end == 0
-                    && step.when.is_some()
-                    && script.begins.binary_search(&step.message).is_ok(),
+                exchange: step.exchange,
                 place,
             })
             .collect();
         Player {
             moves,
             arena,
+            lines: script.channels.iter().map(|_| Line::default()).collect(),
             script,
-            next: [0; 2],
+            due: [0; 2],
             tally: Tally::default(),
-            gaps_ns: Vec::new(),
-            exchanges_ns: Vec::new(),
             delays_ns: Vec::new(),
             first_ns: None,
             first_receipt_ns: None,
@@ -82,17 +93,27 @@ impl Player {
 
     /// Allocates and touches the memory for a window's samples, and resets the counters.
     pub(crate) fn prepare(&mut self, messages: u64) {
-        let room = self.script.whole_exchanges(messages) as usize;
-        let exchanges = self.script.exchanges_in(room as u64) as usize;
-        let dues = if self.moves.iter().any(|m| m.due_ns.is_some()) { room } else { 0 };
-        for (samples, room) in [
-            (&mut self.gaps_ns, room),
-            (&mut self.exchanges_ns, exchanges),
-            (&mut self.delays_ns, dues),
-        ] {
+        let mut rooms = vec![[0u64; 2]; self.lines.len()];
+        let mut dues = 0;
+        for step in &self.script.steps {
+            let (times, channel) = (self.script.times(step, messages), usize::from(step.channel));
+            if step.when.is_some() {
+                rooms[channel][0] += times;
+            }
+            if step.exchange == Some(Exchange::Ends) {
+                rooms[usize::from(self.script.conversations[channel])][1] += times;
+            }
+            dues += if step.due_ns.is_some() { times } else { 0 };
+        }
+        self.due = [0, 1].map(|kind| rooms.iter().map(|room| room[kind]).sum());
+        let lines = self.lines.iter_mut().zip(rooms).flat_map(|(line, [sends, ends])| {
+            (line.sent, line.began) = (None, None);
+            [(&mut line.gaps_ns, sends), (&mut line.exchanges_ns, ends)]
+        });
+        for (samples, room) in lines.chain([(&mut self.delays_ns, dues)]) {
             samples.clear();
             // Filled with a value other than zero, since the allocator would hand out untouched pages for zeros.
-            samples.resize(room, 1);
+            samples.resize(room as usize, 1);
             samples.clear();
         }
         self.tally = Tally::default();
@@ -111,10 +132,9 @@ pub(super) fn run(
     sleep_until_ns(at_ns);
     let begin_ns = at_ns;
     let mut outcome = metered(|| ends.replay(context, window.messages, begin_ns))?;
-    let (client, sends) = (context.task.part == Part::Client, context.task.part == Part::Sender);
+    let part = context.task.part;
     let Some(player) = &context.player else { return Err(no_script()) };
-    let messages = player.script.whole_exchanges(window.messages);
-    let exchanges = player.script.exchanges_in(messages);
+    let [sends, exchanges] = player.due;
     // Neither the sleep before the first step, nor what the clock was read for after the last one.
     outcome.start_ns = player.first_ns.unwrap_or(outcome.start_ns).max(outcome.start_ns);
     outcome.end_ns = player.last_ns.max(outcome.start_ns);
@@ -123,25 +143,41 @@ pub(super) fn run(
     let tally = player.tally;
     (outcome.bytes, outcome.out_of_order) = (tally.bytes, tally.out_of_order);
     (outcome.corrupt, outcome.missing) = (tally.corrupt, tally.missing);
-    let distribution = |samples: &[u64]| {
+    let distribution = |samples: &mut dyn Iterator<Item = &u64>| {
         let mut all = Distribution::new();
-        samples.iter().for_each(|ns| all.record(*ns));
+        samples.for_each(|ns| all.record(*ns));
         all.encode()
     };
-    if client {
+    let lines = &player.lines;
+    match part {
         // An exchange counts as one, like a round trip.
-        (outcome.sent, outcome.received) = (exchanges, player.exchanges_ns.len() as u64);
-        outcome.histograms.push((Span::RoundTrip, distribution(&player.exchanges_ns)));
-    } else {
-        (outcome.sent, outcome.received) = (if sends { messages } else { 0 }, tally.messages);
+        Part::Client => {
+            let ended: usize = lines.iter().map(|line| line.exchanges_ns.len()).sum();
+            (outcome.sent, outcome.received) = (exchanges, ended as u64);
+            let times = distribution(&mut lines.iter().flat_map(|line| &line.exchanges_ns));
+            outcome.histograms.push((Span::RoundTrip, times));
+        }
+        Part::Server => outcome.received = tally.messages,
+        Part::Sender | Part::Receiver => {
+            (outcome.sent, outcome.received) = (sends, tally.messages);
+        }
     }
     if !player.delays_ns.is_empty() {
-        outcome.histograms.push((Span::OneWay, distribution(&player.delays_ns)));
+        outcome.histograms.push((Span::OneWay, distribution(&mut player.delays_ns.iter())));
     }
+    let several = player.script.channels_of_all > 1;
+    let seen = lines.iter().zip(&player.script.channels).filter(|_| several);
     outcome.replayed = Some(Replayed {
-        messages,
-        gaps: distribution(&player.gaps_ns),
+        messages: window.messages,
+        gaps: distribution(&mut lines.iter().flat_map(|line| &line.gaps_ns)),
         computed_ns: player.computed_ns,
+        lines: seen
+            .map(|(line, channel)| LineSeen {
+                channel: *channel,
+                gaps: distribution(&mut line.gaps_ns.iter()),
+                exchanges: distribution(&mut line.exchanges_ns.iter()),
+            })
+            .collect(),
     });
     Ok(outcome)
 }
@@ -151,7 +187,7 @@ fn no_script() -> RoleError {
 }
 
 pub(crate) fn play<T: Tx, R: Rx>(
-    (tx, rx): &mut (T, R),
+    channels: &mut [(T, R)],
     context: &mut RoleContext,
     messages: u64,
     begin_ns: u64,
@@ -159,30 +195,31 @@ pub(crate) fn play<T: Tx, R: Rx>(
     let streams = context.caps.boundaries == Boundaries::Stream;
     let RoleContext { player, scratch, .. } = context;
     let Some(player) = player else { return Err(no_script()) };
-    let Player { moves, arena, script, next, tally, .. } = player;
-    let (gaps, exchanges) = (&mut player.gaps_ns, &mut player.exchanges_ns);
+    let Player { moves, arena, script, lines, tally, .. } = player;
     let delays = &mut player.delays_ns;
     let all = u64::from(script.messages).max(1);
-    let mut left = script.whole_exchanges(messages);
+    let mut left = messages;
     let mut round_ns = begin_ns;
-    // When the previous step ended, and the previous send began.
-    let (mut last, mut sent) = (monotonic_ns(), None);
-    // When the exchange began, and when its last message so far arrived.
-    let mut exchange: Option<(u64, u64)> = None;
+    // When the previous step ended.
+    let mut last = monotonic_ns();
     while left > 0 {
         let end = left.min(all) as u32;
         for step in moves.iter().filter(|step| step.message < end) {
+            let at = usize::from(step.channel);
+            let ((tx, rx), line) = (&mut channels[at], &mut lines[at]);
             let Some(when) = step.when else {
                 let len = if streams { step.place.size } else { scratch.len() };
-                let number = next[1];
-                next[1] += 1;
+                let number = line.next[1];
+                line.next[1] += 1;
                 rx.recv_in_place(&mut scratch[..len], None, |message| {
                     tally.check(message, &step.place, number);
                 })?;
                 last = monotonic_ns();
                 player.first_receipt_ns.get_or_insert(last);
-                if let Some((_, arrived)) = &mut exchange {
-                    *arrived = last;
+                if step.exchange.is_some() {
+                    let talk = &mut lines[usize::from(script.conversations[at])];
+                    let began = talk.began.take();
+                    talk.exchanges_ns.extend(began.map(|began| last - began));
                 }
                 if let Some(due) = step.due_ns {
                     delays.push(last.saturating_sub(round_ns + due));
@@ -191,16 +228,14 @@ pub(crate) fn play<T: Tx, R: Rx>(
             };
             let now = pause(when, last, round_ns, &mut player.computed_ns);
             player.first_ns.get_or_insert(now);
-            if step.begins
-                && let Some((began, arrived)) = exchange.replace((now, now))
-            {
-                exchanges.push(arrived - began);
+            if let Some(before) = line.sent.replace(now) {
+                line.gaps_ns.push(now - before);
             }
-            if let Some(before) = sent.replace(now) {
-                gaps.push(now - before);
+            let number = line.next[0];
+            line.next[0] += 1;
+            if step.exchange.is_some() {
+                lines[usize::from(script.conversations[at])].began = Some(now);
             }
-            let number = next[0];
-            next[0] += 1;
             arena.with_number(&step.place, number, |message| tx.send(message, None))?;
             tx.flush()?;
             last = monotonic_ns();
@@ -208,7 +243,6 @@ pub(crate) fn play<T: Tx, R: Rx>(
         left -= u64::from(end);
         round_ns += script.span_ns;
     }
-    exchanges.extend(exchange.map(|(began, arrived)| arrived - began));
     player.last_ns = last;
     Ok(())
 }

@@ -56,6 +56,7 @@ impl Objects {
                 assembly.started(thread, child, same_process);
             }
             Record::Named { thread, name } => assembly.rename(thread, &name),
+            Record::Ended { thread, cpu_ns } => assembly.used_cpu(thread, cpu_ns),
         }
         Ok(())
     }
@@ -82,6 +83,7 @@ impl Objects {
             operation: moved.operation,
             size_bytes: moved.size_bytes,
             cpu: Some(moved.cpu),
+            off_cpu_ns: Some(moved.off_cpu_ns),
         };
         assembly.add(call, place)
     }

@@ -13,6 +13,8 @@ pub(super) struct Moved {
     /// On the kernel's monotonic clock, nanoseconds.
     pub(super) began_ns: u64,
     pub(super) took_ns: u64,
+    /// Of it, the time in which the thread had no CPU.
+    pub(super) off_cpu_ns: u64,
     /// 0: none.
     pub(super) object: u64,
     pub(super) size_bytes: u64,
@@ -48,8 +50,20 @@ pub(super) struct Described {
 pub(super) enum Record {
     Call(Moved),
     Object(Described),
-    Started { thread: u32, child: u32, same_process: bool },
-    Named { thread: u32, name: String },
+    Started {
+        thread: u32,
+        child: u32,
+        same_process: bool,
+    },
+    Named {
+        thread: u32,
+        name: String,
+    },
+    /// A thread ended, and has used this CPU time since it was first observed.
+    Ended {
+        thread: u32,
+        cpu_ns: u64,
+    },
 }
 
 /// Reads numbers of this machine's byte order at fixed positions.
@@ -79,7 +93,7 @@ impl Record {
         let from = Bytes(bytes);
         match *bytes.first()? {
             1 => Some(Record::Call(call(&from, None)?)),
-            2 => Some(Record::Call(call(&from, sockaddr(bytes.get(40..)?))?)),
+            2 => Some(Record::Call(call(&from, sockaddr(bytes.get(48..)?))?)),
             3 => Some(Record::Object(object(&from)?)),
             4 => Some(Record::Started {
                 thread: from.u32(4)?,
@@ -87,6 +101,7 @@ impl Record {
                 same_process: *bytes.get(1)? != 0,
             }),
             5 => Some(Record::Named { thread: from.u32(4)?, name: text(bytes.get(8..24)?) }),
+            6 => Some(Record::Ended { thread: from.u32(4)?, cpu_ns: from.u64(8)? }),
             _ => None,
         }
     }
@@ -107,6 +122,7 @@ fn call(from: &Bytes<'_>, with: Option<SocketAddr>) -> Option<Moved> {
         took_ns: from.u64(16)?,
         object: from.u64(24)?,
         size_bytes: from.u64(32)?,
+        off_cpu_ns: from.u64(40)?,
         with,
     })
 }
@@ -176,14 +192,14 @@ mod tests {
 
     #[test]
     fn records_are_read_at_their_positions_and_short_ones_refused() {
-        let mut call = [0_u8; 72];
+        let mut call = [0_u8; 80];
         call[..4].copy_from_slice(&[2, 1, 3, 0]);
         call[4..8].copy_from_slice(&7_u32.to_ne_bytes());
-        for (at, value) in [(8, 100_u64), (16, 20), (24, 5), (32, 64)] {
+        for (at, value) in [(8, 100_u64), (16, 20), (24, 5), (32, 64), (40, 15)] {
             call[at..at + 8].copy_from_slice(&value.to_ne_bytes());
         }
-        call[40..42].copy_from_slice(&AF_INET.to_ne_bytes());
-        call[42..48].copy_from_slice(&[0, 53, 127, 0, 0, 1]);
+        call[48..50].copy_from_slice(&AF_INET.to_ne_bytes());
+        call[50..56].copy_from_slice(&[0, 53, 127, 0, 0, 1]);
         let Some(Record::Call(moved)) = Record::parse(&call) else { panic!("a call") };
         let expected = Moved {
             operation: Operation::Receive,
@@ -191,6 +207,7 @@ mod tests {
             thread: 7,
             began_ns: 100,
             took_ns: 20,
+            off_cpu_ns: 15,
             object: 5,
             size_bytes: 64,
             with: Some("127.0.0.1:53".parse().unwrap()),
@@ -208,7 +225,9 @@ mod tests {
         let named = [&[5_u8, 0, 0, 0, 9, 0, 0, 0][..], b"redis\0garbage..."].concat();
         let expected = Record::Named { thread: 9, name: "redis".to_owned() };
         assert_eq!(Record::parse(&named), Some(expected));
-        for length in 0..40 {
+        let ended = [&[6_u8, 0, 0, 0, 9, 0, 0, 0][..], &7_u64.to_ne_bytes()].concat();
+        assert_eq!(Record::parse(&ended), Some(Record::Ended { thread: 9, cpu_ns: 7 }));
+        for length in 0..48 {
             assert_eq!(Record::parse(&call[..length]), None);
             assert_eq!(Record::parse(&object[..length]), None);
         }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::End;
 use crate::recording::{
     Direction, Event, Lost, Operation, Origin, RecordedChannel, RecordedProcess, Recorder,
-    RecordingError, Totals,
+    RecordingError, ThreadCpu, Totals,
 };
 
 /// Returns may be logged this much out of order without the clock having gone backwards, nanoseconds.
@@ -27,6 +27,8 @@ pub struct Call {
     pub size_bytes: u64,
     /// The CPU on which it returned, if known.
     pub cpu: Option<u32>,
+    /// Of the time it took, that in which the thread had no CPU, if known, nanoseconds.
+    pub off_cpu_ns: Option<u64>,
 }
 
 /// Where a call moved bytes: a channel, at its first or its second end.
@@ -55,6 +57,8 @@ pub struct Assembly {
     threads: HashMap<u32, u32>,
     channels: HashMap<String, Known>,
     received: HashMap<u32, u64>,
+    /// The CPU time that threads had used when the recording, or they themselves, began, by their indices.
+    cpu_before_ns: HashMap<u32, u64>,
     queues: HashMap<(u32, Direction), Queue>,
 }
 
@@ -70,6 +74,7 @@ impl Assembly {
             threads: HashMap::new(),
             channels: HashMap::new(),
             received: HashMap::new(),
+            cpu_before_ns: HashMap::new(),
             queues: HashMap::new(),
         }
     }
@@ -106,11 +111,13 @@ impl Assembly {
         let process = self.recorder.head_mut().threads[parent as usize];
         if same_process {
             let pid = self.recorder.head_mut().processes[process as usize].pid;
-            self.add_thread(child, pid);
+            let thread = self.add_thread(child, pid);
+            self.cpu_before_ns.insert(thread, 0);
         } else {
             // The number may have belonged to a process that has ended.
             self.processes.remove(&child);
-            self.add_thread(child, child);
+            let thread = self.add_thread(child, child);
+            self.cpu_before_ns.insert(thread, 0);
             let by = &self.recorder.head_mut().processes[process as usize];
             let (name, origin) = (by.name.clone(), Origin::of_child(by.origin.as_ref(), by.pid));
             self.set_origin(child, origin);
@@ -118,6 +125,32 @@ impl Assembly {
                 self.rename(child, &name);
             }
         }
+    }
+
+    /// When the recording begins, a thread has used this CPU time since it began.
+    pub fn had_used_cpu(&mut self, tid: u32, ns: u64) {
+        let thread = self.thread(tid);
+        self.cpu_before_ns.insert(thread, ns);
+    }
+
+    /// A thread has used this CPU time since the recording, or itself, began, and ended.
+    pub fn used_cpu(&mut self, tid: u32, ns: u64) {
+        let thread = self.thread(tid);
+        self.cpu_before_ns.remove(&thread);
+        self.recorder.head_mut().cpu.push(ThreadCpu { thread, ns });
+    }
+
+    /// When the recording ends: asks for the CPU time, since it began, of each thread that has not ended.
+    pub fn ask_cpu(&mut self, used: impl Fn(u32) -> Option<u64>) {
+        for (tid, thread) in &self.threads {
+            if let Some(before) = self.cpu_before_ns.remove(thread)
+                && let Some(ns) = used(*tid)
+            {
+                let ns = ns.saturating_sub(before);
+                self.recorder.head_mut().cpu.push(ThreadCpu { thread: *thread, ns });
+            }
+        }
+        self.recorder.head_mut().cpu.sort_unstable_by_key(|cpu| cpu.thread);
     }
 
     /// The process of a thread has this name from now on.
@@ -184,6 +217,7 @@ impl Assembly {
             call_ns: call.took_ns,
             queued_bytes: None,
             cpu: call.cpu,
+            off_cpu_ns: call.off_cpu_ns,
             after: None,
         };
         if let Some(place) = place {

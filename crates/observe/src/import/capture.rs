@@ -256,6 +256,7 @@ impl Flows {
                 operation,
                 size_bytes: payload_bytes,
                 cpu: None,
+                off_cpu_ns: None,
             };
             assembly.add(call, Some(side.place))?;
         }

@@ -61,6 +61,7 @@ pub(super) fn read_trace(
             operation: Operation::Send,
             size_bytes: message.size_bytes,
             cpu: None,
+            off_cpu_ns: None,
         };
         assembly.add(call, Some(*place))?;
         assembly.flush_if_due()?;

@@ -195,6 +195,7 @@ fn take(
         operation,
         size_bytes,
         cpu: line.cpu,
+        off_cpu_ns: None,
     };
     let waits = match call.name {
         // perf trace leaves out arguments that are 0, which is FUTEX_WAIT.

@@ -127,8 +127,15 @@ fn take(
 ) -> Result<bool, RecordingError> {
     let Some(call) = finished(rest) else { return Ok(false) };
     let took_ns = call.took_ns.unwrap_or(0);
-    let of =
-        |operation, size_bytes| Call { thread, at_ns, took_ns, operation, size_bytes, cpu: None };
+    let of = |operation, size_bytes| Call {
+        thread,
+        at_ns,
+        took_ns,
+        operation,
+        size_bytes,
+        cpu: None,
+        off_cpu_ns: None,
+    };
     if let Some(shape) = shape(name) {
         let ends = [(shape.receives, Operation::Receive), (shape.sends, Operation::Send)];
         for (at, operation) in ends {

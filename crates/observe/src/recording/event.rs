@@ -77,6 +77,9 @@ pub struct Event {
     pub queued_bytes: Option<u64>,
     /// The CPU on which the call returned, if the method knows it.
     pub cpu: Option<u32>,
+    /// Of `call_ns`, the time in which the thread had no CPU: it was blocked, or waited for a CPU. The rest is CPU time.
+    /// `None`: the method does not know.
+    pub off_cpu_ns: Option<u64>,
     /// Sends: how many events earlier the same thread returned from its last receive, on whichever channel; the send
     /// waited for that. `None`: it has received nothing yet.
     pub after: Option<u32>,

@@ -1,6 +1,6 @@
 //! The head of a recording: a TOML file for people and programs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,9 @@ pub struct Head {
     /// Which process each thread belongs to, as an index into `processes`, in the order of the threads' indices.
     #[serde(default)]
     pub threads: Vec<u32>,
+    /// The CPU time of threads. Those that are missing ended unseen, or the method does not know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu: Vec<ThreadCpu>,
     /// The channels.
     #[serde(default)]
     pub channels: Vec<RecordedChannel>,
@@ -103,6 +106,15 @@ pub struct RecordedProcess {
     pub origin: Option<Origin>,
 }
 
+/// The CPU time of a thread between the begin and the end of a recording, or of its own life in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadCpu {
+    /// The thread: its index in the head's list.
+    pub thread: u32,
+    /// Its CPU time, nanoseconds.
+    pub ns: u64,
+}
+
 /// A channel of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedChannel {
@@ -117,6 +129,19 @@ pub struct RecordedChannel {
 }
 
 impl Head {
+    /// The CPU time of each process while it was recorded, nanoseconds: that of all its threads. `None` if that of one of
+    /// them is not known.
+    pub fn process_cpu_ns(&self) -> Vec<Option<u64>> {
+        let times: HashMap<u32, u64> = self.cpu.iter().map(|cpu| (cpu.thread, cpu.ns)).collect();
+        let mut sums = vec![Some(0); self.processes.len()];
+        for (thread, process) in (0_u32..).zip(&self.threads) {
+            if let Some(sum) = sums.get_mut(*process as usize) {
+                *sum = sum.zip(times.get(&thread)).map(|(sum, ns)| sum + ns);
+            }
+        }
+        sums
+    }
+
     /// The head of a recording that begins: nothing is recorded yet, and the machine is unknown. `began_unix_ms` is in
     /// milliseconds since 1970 (UTC).
     pub fn new(written_by: &str, began_unix_ms: u64, method: Method) -> Head {
@@ -131,6 +156,7 @@ impl Head {
             totals: None,
             processes: Vec::new(),
             threads: Vec::new(),
+            cpu: Vec::new(),
             channels: Vec::new(),
         }
     }

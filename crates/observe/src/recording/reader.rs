@@ -96,6 +96,7 @@ impl Recording {
             call_ns: 0,
             queued_bytes: None,
             cpu: None,
+            off_cpu_ns: None,
             after: None,
         };
         for (name, field) in row.get_column_iter() {
@@ -122,6 +123,7 @@ impl Recording {
                 "call_ns" => event.call_ns = unsigned()?,
                 "queued_bytes" => event.queued_bytes = Some(unsigned()?),
                 "cpu" => event.cpu = Some(index()?),
+                "off_cpu_ns" => event.off_cpu_ns = Some(unsigned()?),
                 "after" => event.after = Some(index()?),
                 _ => {}
             }
@@ -159,6 +161,7 @@ pub fn write_csv(recording: &Recording, out: impl Write) -> Result<(), Recording
         "call_ns",
         "queued_bytes",
         "cpu",
+        "off_cpu_ns",
         "after",
     ])?;
     let some = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
@@ -175,9 +178,68 @@ pub fn write_csv(recording: &Recording, out: impl Write) -> Result<(), Recording
             event.call_ns.to_string(),
             some(event.queued_bytes),
             some(event.cpu.map(u64::from)),
+            some(event.off_cpu_ns),
             some(event.after.map(u64::from)),
         ])?;
     }
     writer.flush().map_err(csv::Error::from)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parquet::data_type::{Int32Type, Int64Type};
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+
+    use super::*;
+
+    /// The columns of version 1, and an event.
+    const FIRST: [(&str, i64); 10] = [
+        ("REQUIRED INT64 at_ns", 5),
+        ("REQUIRED INT32 thread", 0),
+        ("REQUIRED INT32 operation", 1),
+        ("OPTIONAL INT32 channel", 0),
+        ("REQUIRED INT32 direction", 1),
+        ("REQUIRED INT64 size_bytes", 64),
+        ("REQUIRED INT64 call_ns", 70),
+        ("OPTIONAL INT64 queued_bytes", 0),
+        ("OPTIONAL INT32 cpu", 3),
+        ("OPTIONAL INT32 after", 0),
+    ];
+
+    #[test]
+    fn a_recording_of_the_first_version_is_read_and_does_not_know_cpu_times() {
+        let dir = tempfile::tempdir().unwrap();
+        let head = "version = 1\nwritten_by = 'test'\nbegan_unix_ms = 1\nanonymous = false\nthreads = [0]\n\
+                    [method]\nname = 'ebpf'\ncost_note = ''\nblind_to = ''\n\
+                    [totals]\nevents = 1\nspan_ns = 70\n[totals.lost]\noverrun = 0\nnot_a_channel = 0\n\
+                    not_understood = 0\nclock_backwards = 0\n[[processes]]\npid = 1\nname = 'a'\n\
+                    [[channels]]\ncarrier = 'pipe'\nname = ''\nfrom = []\nto = [0]\n";
+        std::fs::write(dir.path().join(HEAD), head).unwrap();
+        let columns = FIRST.map(|(column, _)| format!("{column};")).concat();
+        let schema = parse_message_type(&format!("message event {{ {columns} }}")).unwrap();
+        let file = File::create(dir.path().join(events_file(1))).unwrap();
+        let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        for (column, value) in FIRST {
+            let mut out = group.next_column().unwrap().unwrap();
+            let levels = column.starts_with("OPTIONAL").then_some(&[1_i16][..]);
+            if column.contains("INT64") {
+                out.typed::<Int64Type>().write_batch(&[value], levels, None).unwrap();
+            } else {
+                out.typed::<Int32Type>().write_batch(&[value as i32], levels, None).unwrap();
+            }
+            out.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+        let recording = Recording::read(dir.path()).unwrap();
+        assert!(recording.defects.is_empty(), "{:?}", recording.defects);
+        let [event] = &recording.events[..] else { panic!("{recording:?}") };
+        assert_eq!((event.size_bytes, event.cpu, event.off_cpu_ns), (64, Some(3), None));
+        assert_eq!(recording.head.process_cpu_ns(), [None]);
+    }
 }

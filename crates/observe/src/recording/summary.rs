@@ -51,6 +51,8 @@ pub struct DirectionSummary {
     pub send_ns: u64,
     /// Time in the receiving calls.
     pub receive_ns: u64,
+    /// Of these times, the one in which the calling thread had no CPU; `None` if the method does not know.
+    pub off_cpu_ns: Option<u64>,
     /// From the return of the receive that a send waited for to the send: how long the program thinks; `None` if no
     /// send waited.
     pub think_ns: Option<Spread>,
@@ -67,6 +69,8 @@ pub struct ThreadShare {
     pub in_channels_ns: u64,
     /// Time of its threads in waits, nanoseconds.
     pub in_waits_ns: u64,
+    /// CPU time of all its threads, also outside of these calls, nanoseconds; `None` if it is not known.
+    pub cpu_ns: Option<u64>,
 }
 
 /// A summary of a recording.
@@ -86,6 +90,7 @@ struct Tally {
     receives: Vec<(i64, u64)>,
     send_ns: u64,
     receive_ns: u64,
+    off_cpu_ns: Option<u64>,
     think_ns: Vec<u64>,
     queued: Option<u64>,
 }
@@ -98,9 +103,15 @@ struct Pool {
     think_ns: Vec<u64>,
     send_ns: u64,
     receive_ns: u64,
+    off_cpu_ns: Option<u64>,
     queued: Option<u64>,
     /// The channels and their numbers of messages.
     channels: Vec<(u32, usize)>,
+}
+
+/// The sum of what is known.
+fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.map_or(b, |a| Some(a + b.unwrap_or(0)))
 }
 
 impl Pool {
@@ -114,6 +125,7 @@ impl Pool {
         self.think_ns.extend(tally.think_ns);
         self.send_ns += tally.send_ns;
         self.receive_ns += tally.receive_ns;
+        self.off_cpu_ns = sum(self.off_cpu_ns, tally.off_cpu_ns);
         self.queued = self.queued.max(tally.queued);
     }
 
@@ -130,9 +142,19 @@ impl Pool {
             gap_ns: Spread::of(self.gaps),
             send_ns: self.send_ns,
             receive_ns: self.receive_ns,
+            off_cpu_ns: self.off_cpu_ns,
             think_ns: Spread::of(self.think_ns),
             queued_bytes_max: self.queued,
         })
+    }
+}
+
+impl DirectionSummary {
+    /// The part of the time in its calls in which the calling thread had no CPU: it was blocked, or waited for a CPU.
+    /// `None` if the method does not know.
+    pub fn off_cpu_share(&self) -> Option<f64> {
+        let ns = self.send_ns + self.receive_ns;
+        self.off_cpu_ns.filter(|_| ns > 0).map(|off| off as f64 / ns as f64)
     }
 }
 
@@ -162,6 +184,7 @@ impl Summary {
     fn pooled(recording: &Recording, group: impl Fn(u32) -> u32) -> Summary {
         let mut tallies: BTreeMap<(u32, Direction), Tally> = BTreeMap::new();
         let mut shares: BTreeMap<u32, ThreadShare> = BTreeMap::new();
+        let cpu_ns = recording.head.process_cpu_ns();
         let (mut first, mut last) = (i64::MAX, i64::MIN);
         for (index, event) in recording.events.iter().enumerate() {
             let end = event.at_ns.saturating_add_unsigned(event.call_ns);
@@ -171,6 +194,7 @@ impl Summary {
                 process,
                 in_channels_ns: 0,
                 in_waits_ns: 0,
+                cpu_ns: cpu_ns.get(process as usize).copied().flatten(),
             });
             let Some(channel) = event.channel.filter(|_| event.operation != Operation::Wait) else {
                 share.in_waits_ns += event.call_ns;
@@ -178,6 +202,7 @@ impl Summary {
             };
             share.in_channels_ns += event.call_ns;
             let tally = tallies.entry((channel, event.direction)).or_default();
+            tally.off_cpu_ns = sum(tally.off_cpu_ns, event.off_cpu_ns);
             let message = (event.at_ns, event.size_bytes);
             if event.operation == Operation::Send {
                 tally.sends.push(message);

@@ -31,6 +31,7 @@ pub(super) const SCHEMA: &str = "message event {
     REQUIRED INT64 call_ns;
     OPTIONAL INT64 queued_bytes;
     OPTIONAL INT32 cpu;
+    OPTIONAL INT64 off_cpu_ns;
     OPTIONAL INT32 after;
 }";
 
@@ -188,6 +189,7 @@ fn encode(events: &[Event]) -> Result<Vec<u8>, RecordingError> {
     wide(&mut group, events, |e| Some(e.call_ns as i64))?;
     optional_wide(&mut group, events, |e| e.queued_bytes.map(|q| q as i64))?;
     optional_narrow(&mut group, events, |e| e.cpu.map(|c| c as i32))?;
+    optional_wide(&mut group, events, |e| e.off_cpu_ns.map(|ns| ns as i64))?;
     optional_narrow(&mut group, events, |e| e.after.map(|a| a as i32))?;
     group.close()?;
     writer.close()?;

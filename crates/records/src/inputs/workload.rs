@@ -61,12 +61,15 @@ pub enum Workload {
         /// Number of requests that each client has in flight.
         in_flight: u32,
     },
-    /// The messages of a recorded channel, with their sizes, pauses and causes.
+    /// The messages of recorded channels, with their sizes, pauses and causes.
     Replay {
         /// CRC-32 of what is replayed, so that two recordings are never taken for the same.
         recording: u32,
-        /// The channel's number in the recording.
+        /// The channel's number in the recording; of several, of the first one that was named or the busiest one.
         channel: u32,
+        /// Number of channels.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        channels: u32,
         /// Speed in per cent of the recorded one; 0: as fast as possible, without any pause.
         speed_percent: u32,
         /// What the channel's messages are.
@@ -74,7 +77,7 @@ pub enum Workload {
     },
 }
 
-/// What the messages of a recorded channel are.
+/// What the messages of recorded channels are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplayShape {
@@ -103,13 +106,16 @@ impl Workload {
             Self::Clients { clients, in_flight } => {
                 format!("clients-{clients}-in-flight-{in_flight}")
             }
-            Self::Replay { recording, channel, speed_percent, .. } => {
+            Self::Replay { recording, channel, channels, speed_percent, .. } => {
                 let speed = match speed_percent {
                     0 => "-as-fast-as-possible".to_owned(),
                     100 => String::new(),
                     percent => format!("-{percent}percent"),
                 };
-                format!("replay-{recording:08x}-{channel}{speed}")
+                match channels {
+                    1 => format!("replay-{recording:08x}-{channel}{speed}"),
+                    several => format!("replay-{recording:08x}-{several}-channels{speed}"),
+                }
             }
         }
     }
@@ -203,6 +209,14 @@ pub fn messages_per_burst(burst_bytes: u64, size_bytes: u64) -> u64 {
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 /// The figure that expresses how fast a workload was.

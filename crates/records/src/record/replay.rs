@@ -14,7 +14,7 @@ const RATE_TOLERANCE: f64 = 0.05;
 /// from the begin of one send to the begin of the next one in the same direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplayFigures {
-    /// What carried the recorded channel, in the terms of `crossway observe`.
+    /// What carried the recorded channel, in the terms of `crossway observe`; of several channels, all of these.
     pub carrier: String,
     /// Whether the trial's mechanism is what carried it, so that both can be expected to take the same time.
     pub same_mechanism: bool,
@@ -42,7 +42,7 @@ pub struct ReplayFigures {
     #[serde(deserialize_with = "figure::one")]
     pub msgs_per_s_replayed: f64,
     /// Median time of a recorded exchange without the method's cost, nanoseconds; null without exchanges, or if not both
-    /// ends were recorded.
+    /// ends were recorded. With several channels, of the exchanges that begin at a role which serves nobody itself.
     pub exchange_ns_recorded: Option<u64>,
     /// The part of a recorded exchange that the method of recording took, as far as it is known: 0.2 means that a fifth
     /// of the time was the recorder's.
@@ -51,6 +51,33 @@ pub struct ReplayFigures {
     /// CPU time with which the roles stood in for what the programs computed between two calls, nanoseconds; not part
     /// of the roles' CPU time.
     pub computed_ns: u64,
+    /// The same of each channel, in the order of their numbers; empty if the replay has only one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub channels: Vec<ReplayedChannel>,
+}
+
+/// What was recorded on one of several channels and what the trial made of it. For the meaning of the figures, see
+/// [`ReplayFigures`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplayedChannel {
+    /// Its number in the recording.
+    pub channel: u32,
+    /// What carried it.
+    pub carrier: String,
+    /// Number of its messages in the recording, in both directions.
+    pub messages_recorded: u64,
+    /// Recorded gaps, of the part that was replayed.
+    pub gap_ns_recorded: Option<Quantiles>,
+    /// Gaps in the replay.
+    pub gap_ns_replayed: Option<Quantiles>,
+    /// Largest difference between the two distribution functions of the gaps.
+    #[serde(default, deserialize_with = "figure::or_null")]
+    pub gap_distance: Option<f64>,
+    /// Median time of a recorded exchange; null without exchanges. Of channels that answer each other, the first one has
+    /// the time.
+    pub exchange_ns_recorded: Option<u64>,
+    /// Median time of an exchange in the replay.
+    pub exchange_ns_replayed: Option<u64>,
 }
 
 /// Quantiles of a distribution.

@@ -297,6 +297,7 @@ impl Scene {
             "Think p50",
             "In send",
             "In receive",
+            "Off CPU",
         ];
         builder.finish(heads, rows)
     }
@@ -357,6 +358,7 @@ fn recorded_row(recording: &Recording, d: &DirectionSummary) -> Row {
             median(d.think_ns),
             each(d.send_ns),
             each(d.receive_ns),
+            d.off_cpu_share().map_or("–".to_owned(), |part| Quantity::Share.show(part)),
         ],
     }
 }
@@ -373,8 +375,9 @@ pub(super) fn about(recording: &Recording, summary: &Summary) -> (Vec<String>, V
     for share in summary.processes.iter().take(20) {
         let of = |ns: u64| Quantity::Share.show(ns as f64 / summary.span_ns.max(1) as f64);
         notes.push(format!(
-            "{} spent {} of the time in sends and receives, and {} in waits (all threads together).",
+            "{}{} spent {} of the time in sends and receives, and {} in waits (all threads together).",
             recording.process(share.process),
+            share.cpu_ns.map_or(String::new(), |ns| format!(" used {} of a CPU, and", of(ns))),
             of(share.in_channels_ns),
             of(share.in_waits_ns)
         ));

@@ -36,9 +36,13 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
             let requests = units::count(in_flight as usize, "request", "requests");
             format!("{clients} of one server, {requests} in flight each")
         }
-        Workload::Replay { recording, channel, speed_percent, .. } => {
+        Workload::Replay { recording, channel, channels, speed_percent, .. } => {
+            let what = match channels {
+                1 => format!("channel {channel}"),
+                several => format!("{several} channels"),
+            };
             // The checksum tells recordings apart that have the same channel.
-            let replay = format!("replay of channel {channel} of recording {recording:08x}");
+            let replay = format!("replay of {what} of recording {recording:08x}");
             match speed_percent {
                 0 => format!("{replay}, as fast as possible"),
                 100 => replay,

@@ -32,8 +32,9 @@ fn variants() -> Vec<(String, Record)> {
         // A testbed of one name has one description in a run.
         testbed_spec: _,
         workload: _,
-        // The workload has a checksum of it.
+        // The workload has a checksum of these.
         recording: _,
+        recorded_channels: _,
         size_bytes: _,
         reply_bytes: _,
         wait: _,
@@ -119,12 +120,13 @@ fn workloads() -> Vec<Workload> {
         | Workload::FanIn { senders: _, receiver_us: _ }
         | Workload::FanOut { receivers: _, period_us: _ }
         | Workload::Clients { clients: _, in_flight: _ }
-        | Workload::Replay { recording: _, channel: _, speed_percent: _, shape: _ }
+        | Workload::Replay { recording: _, channel: _, channels: _, speed_percent: _, shape: _ }
         | Workload::Paced { burst_bytes: _, period_us: _ } => {}
     }
     let replay = |recording, channel, speed_percent| Workload::Replay {
         recording,
         channel,
+        channels: 1,
         speed_percent,
         shape: ReplayShape::Exchanges,
     };

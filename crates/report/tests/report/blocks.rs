@@ -44,7 +44,7 @@ fn the_tables_of_replays_show_all_their_columns() {
     for record in &mut records {
         let shape = ReplayShape::Exchanges;
         record.inputs.workload =
-            Workload::Replay { recording: 1, channel: 0, speed_percent: 100, shape };
+            Workload::Replay { recording: 1, channel: 0, channels: 1, speed_percent: 100, shape };
     }
     let run = Run::of_records(Path::new("run"), records);
     let (found, _) = blocks(&run.summary, 12);

@@ -182,6 +182,7 @@ pub(crate) fn trial(
             testbed_spec: None,
             workload: ask.workload,
             recording: None,
+            recorded_channels: Vec::new(),
             size_bytes: ask.size_bytes,
             reply_bytes: None,
             wait: made.wait,

@@ -98,6 +98,7 @@ fn by_ebpf(
     let deadline = order.time.and_then(|time| Instant::now().checked_add(time));
     let due = || deadline.is_some_and(|at| Instant::now() >= at);
     let not_followed = probes.record(&mut assembly, || interrupts.any() || due())?;
+    ask_cpu(&mut assembly);
     let totals = assembly.finish()?;
     tell(ui, order.into, &totals);
     if not_followed > 0 {
@@ -151,6 +152,7 @@ fn by_strace(ui: &Ui, order: &Order<'_>, interrupts: &Interrupts) -> anyhow::Res
     });
     drop(tracer);
     read?;
+    ask_cpu(&mut assembly);
     let totals = assembly.finish()?;
     tell(ui, order.into, &totals);
     Ok(ExitCode::SUCCESS)
@@ -224,6 +226,15 @@ fn name_processes(assembly: &mut Assembly, pids: &BTreeSet<u32>) {
             if thread != *pid {
                 assembly.started(*pid, thread, true);
             }
+            if let Ok(ns) = files.thread_cpu_ns(thread) {
+                assembly.had_used_cpu(thread, ns);
+            }
         }
     }
+}
+
+/// Writes down the CPU time of the threads that still run.
+fn ask_cpu(assembly: &mut Assembly) {
+    let files = ProcessFiles::new();
+    assembly.ask_cpu(|thread| files.thread_cpu_ns(thread).ok());
 }

@@ -137,8 +137,8 @@ pub(super) fn show(
             Quantity::Duration.show(cost as f64)
         ))
     );
-    let (table, left_out) =
-        table(&recording, &summary).fitted(ui, &["recv", "send", "think", "gap", "size"]);
+    let (table, left_out) = table(&recording, &summary)
+        .fitted(ui, &["recv", "send", "think", "gap", "off CPU", "size"]);
     println!("\n{}", table.text(ui));
     if let Some(sentence) = left_out.sentence() {
         ui.print_wrapped(0, &sentence);
@@ -155,8 +155,9 @@ pub(super) fn show(
         ui.print_wrapped(
             0,
             &format!(
-                "{}: {} of the time in sends and receives, {} in waits (all threads together)",
+                "{}: {}{} of the time in sends and receives, {} in waits (all threads together)",
                 recording.process(share.process),
+                share.cpu_ns.map_or(String::new(), |ns| format!("{} of a CPU, ", of(ns))),
                 of(share.in_channels_ns),
                 of(share.in_waits_ns)
             ),
@@ -171,7 +172,8 @@ pub(super) fn show(
 
 /// What the columns of the table are.
 const COLUMNS: &str = "no.: the channel; count: messages; size: median, and 99th percentile if it differs; gap: from one \
-    message to the next; think: from receiving what a send waits for until it; send, recv: in these calls, per message\n";
+    message to the next; think: from receiving what a send waits for until it; send, recv: in these calls, per message; off CPU: of both, \
+    blocked or waiting for a CPU\n";
 
 /// How channels are grouped.
 const GROUPED: &str = "channels of the same kind between the same processes are in one row, with the number of the busiest; \
@@ -189,6 +191,7 @@ fn table(recording: &Recording, summary: &Summary) -> Grid {
         ("think", Align::Right),
         ("send", Align::Right),
         ("recv", Align::Right),
+        ("off CPU", Align::Right),
     ]);
     let names = |indices: &BTreeSet<u32>| match indices.len() {
         0 => "not recorded".to_owned(),
@@ -225,6 +228,7 @@ fn table(recording: &Recording, summary: &Summary) -> Grid {
             median(direction.think_ns),
             each(direction.send_ns),
             each(direction.receive_ns),
+            direction.off_cpu_share().map_or("-".to_owned(), |part| Quantity::Share.show(part)),
         ]);
     }
     grid

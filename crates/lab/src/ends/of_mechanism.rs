@@ -1,0 +1,248 @@
+//! The ends of a role's channels of one mechanism: each loop compiled for it.
+
+use std::time::Duration;
+
+use crossway_mech::{Caps, Facts, Listener, Mechanism, Offer, OpenError, Rx, Spec, Tx};
+use crossway_sys::clock::{instant_at, monotonic_ns};
+
+use super::{AnyRx, AnyTx, Ends};
+use crate::control::Window;
+use crate::role_context::{Distribution, RoleContext, RoleError};
+use crate::workload::{
+    Arrivals, ByCopy, InPlace, Latencies, Pace, Punctuality, Receipts, Stop, clients, exchange,
+    open_ended, paced, ping_pong, replay, requests, shared, throughput,
+};
+
+/// The ends of channels of one mechanism.
+pub(crate) struct EndsOf<M: Mechanism> {
+    listeners: Vec<M::Listener>,
+    channels: Vec<(M::Tx, M::Rx)>,
+}
+
+impl<M: Mechanism> EndsOf<M> {
+    pub(crate) fn new() -> EndsOf<M> {
+        EndsOf { listeners: Vec::new(), channels: Vec::new() }
+    }
+}
+
+/// Calls a loop with the way in which the sender passes messages. The loop that writes in place exists only for
+/// mechanisms that can.
+macro_rules! by_access {
+    ($context:ident, $put:ident => $call:expr) => {
+        if M::caps().in_place && $context.in_place() {
+            let $put = InPlace;
+            $call
+        } else {
+            let $put = ByCopy;
+            $call
+        }
+    };
+}
+
+impl<M: Mechanism> Ends for EndsOf<M> {
+    fn caps(&self) -> Caps {
+        M::caps()
+    }
+
+    fn listen(&mut self, spec: &Spec) -> Result<Offer, OpenError> {
+        let (listener, offer) = M::listen(spec)?;
+        self.listeners.push(listener);
+        Ok(offer)
+    }
+
+    fn connect(&mut self, spec: &Spec, offer: &mut Offer) -> Result<(), OpenError> {
+        self.channels.push(M::connect(spec, offer)?);
+        Ok(())
+    }
+
+    fn accept(&mut self, timeout: Duration) -> Result<(), OpenError> {
+        for listener in &mut self.listeners {
+            let until = instant_at(monotonic_ns() + timeout.as_nanos() as u64);
+            self.channels.push(listener.accept(Some(until))?);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.channels.clear();
+    }
+
+    fn channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    fn halves(&mut self, channel: usize) -> Option<(&mut dyn AnyTx, &mut dyn AnyRx)> {
+        let (tx, rx) = self.channels.get_mut(channel)?;
+        Some((tx, rx))
+    }
+
+    fn facts(&self) -> Facts {
+        let mut facts = Facts::new();
+        if let Some((tx, rx)) = self.channels.first() {
+            crossway_mech::combine(&mut facts, tx.facts());
+            crossway_mech::combine(&mut facts, rx.facts());
+        }
+        facts
+    }
+
+    fn send(&mut self, context: &mut RoleContext, messages: u64) -> Result<(), RoleError> {
+        let (tx, _) = &mut self.channels[0];
+        by_access!(context, put => throughput::send_loop(tx, context, messages, put))
+    }
+
+    fn receive(
+        &mut self,
+        context: &mut RoleContext,
+        window: &Window,
+    ) -> Result<Receipts, RoleError> {
+        throughput::receive_loop(&mut self.channels[0].1, context, window)
+    }
+
+    fn ask(&mut self, context: &mut RoleContext, window: &Window) -> Result<(), RoleError> {
+        let ends = &mut self.channels[0];
+        by_access!(context, put => ping_pong::ask_loop(ends, context, window, put))
+    }
+
+    fn answer(&mut self, context: &mut RoleContext, messages: u64) -> Result<(), RoleError> {
+        let ends = &mut self.channels[0];
+        by_access!(context, put => ping_pong::answer_loop(ends, context, messages, put))
+    }
+
+    fn request(
+        &mut self,
+        context: &mut RoleContext,
+        messages: u64,
+        punctuality: &mut Punctuality,
+        latencies: &mut Latencies<'_>,
+    ) -> Result<(), RoleError> {
+        let ends = &mut self.channels[0];
+        by_access!(context, put => requests::ask_loop(ends, context, messages, punctuality, latencies, put))
+    }
+
+    fn send_paced(
+        &mut self,
+        context: &mut RoleContext,
+        messages: u64,
+        pace: &Pace,
+        punctuality: &mut Punctuality,
+    ) -> Result<(), RoleError> {
+        let (tx, _) = &mut self.channels[0];
+        by_access!(context, put => paced::send_loop(tx, context, messages, pace, punctuality, put))
+    }
+
+    fn receive_paced(
+        &mut self,
+        context: &mut RoleContext,
+        window: &Window,
+        arrivals: &mut Arrivals<'_>,
+    ) -> Result<(), RoleError> {
+        paced::receive_loop(&mut self.channels[0].1, context, window, arrivals)
+    }
+
+    fn replay(
+        &mut self,
+        context: &mut RoleContext,
+        messages: u64,
+        begin_ns: u64,
+    ) -> Result<(), RoleError> {
+        replay::play(&mut self.channels, context, messages, begin_ns)
+    }
+
+    fn exchange(
+        &mut self,
+        context: &mut RoleContext,
+        exchanges: u64,
+        times: &mut exchange::Times,
+    ) -> Result<(), RoleError> {
+        by_access!(context, put => exchange::ask_loop::<M, _>(context, exchanges, times, put))
+    }
+
+    fn serve_exchanges(
+        &mut self,
+        context: &mut RoleContext,
+        exchanges: u64,
+        closed: &mut Vec<u64>,
+    ) -> Result<(), RoleError> {
+        let listener = &mut self.listeners[0];
+        by_access!(context, put => exchange::answer_loop::<M, _>(listener, context, exchanges, closed, put))
+    }
+
+    fn send_to_all(
+        &mut self,
+        context: &mut RoleContext,
+        until_ns: u64,
+    ) -> Result<shared::Sent, RoleError> {
+        let ends = &mut self.channels[..];
+        by_access!(context, put => shared::send_loop(ends, context, until_ns, put))
+    }
+
+    fn publish(
+        &mut self,
+        context: &mut RoleContext,
+        messages: u64,
+        pace: &Pace,
+        punctuality: &mut Punctuality,
+    ) -> Result<(), RoleError> {
+        let ends = &mut self.channels[..];
+        by_access!(context, put => paced::publish_loop(ends, context, messages, pace, punctuality, put))
+    }
+
+    fn ask_in_flight(
+        &mut self,
+        context: &mut RoleContext,
+        until_ns: u64,
+        asked: &mut clients::Asked,
+    ) -> Result<(), RoleError> {
+        let ends = &mut self.channels[0];
+        by_access!(context, put => clients::ask_loop(ends, context, until_ns, asked, put))
+    }
+
+    fn answer_all(&mut self, context: &mut RoleContext) -> Result<(), RoleError> {
+        let ends = &mut self.channels[..];
+        by_access!(context, put => clients::answer_loop(ends, context, put))
+    }
+
+    fn receive_from_all(
+        &mut self,
+        context: &mut RoleContext,
+        fan_in: bool,
+        work: shared::Work,
+    ) -> Result<(), RoleError> {
+        shared::receive_loop(&mut self.channels, context, fan_in, work)
+    }
+
+    fn stream(&mut self, context: &mut RoleContext, stop: Stop<'_>) -> Result<u64, RoleError> {
+        open_ended::send_loop(&mut self.channels[0].0, context, stop)
+    }
+
+    fn stream_paced(
+        &mut self,
+        context: &mut RoleContext,
+        stop: Stop<'_>,
+        pace: &Pace,
+        punctuality: &mut Punctuality,
+    ) -> Result<u64, RoleError> {
+        open_ended::send_paced_loop(&mut self.channels[0].0, context, stop, pace, punctuality)
+    }
+
+    fn receive_stream(
+        &mut self,
+        context: &mut RoleContext,
+        arrivals: Option<&mut Arrivals<'_>>,
+    ) -> Result<(), RoleError> {
+        open_ended::receive_loop(&mut self.channels[0].1, context, arrivals)
+    }
+
+    fn ask_until(
+        &mut self,
+        context: &mut RoleContext,
+        stop: Stop<'_>,
+        times: &mut Distribution,
+    ) -> Result<u64, RoleError> {
+        open_ended::ask_loop(&mut self.channels[0], context, stop, times)
+    }
+
+    fn answer_stream(&mut self, context: &mut RoleContext) -> Result<u64, RoleError> {
+        open_ended::answer_loop(&mut self.channels[0], context)
+    }
+}
