@@ -1,6 +1,6 @@
 //! Tests of gates: what makes a comparison fail.
 
-use super::tests::{A, against, p50, rates, repeated, scaled};
+use super::tests::{A, LENIENT, against, p50, rates, repeated, scaled};
 use super::*;
 use crate::inputs::Workload;
 use crate::record::Status;

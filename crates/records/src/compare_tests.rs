@@ -186,7 +186,7 @@ fn cases_of_one_side_and_failed_ones_are_listed() {
 }
 
 /// The gate with undecided figures allowed.
-const LENIENT: FailOn = FailOn { slower_by: 0.5, allow_unclear: true };
+pub(super) const LENIENT: FailOn = FailOn { slower_by: 0.5, allow_unclear: true };
 
 #[test]
 fn a_case_whose_trials_are_all_degraded_is_named_with_its_reason() {
