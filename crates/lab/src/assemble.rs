@@ -127,12 +127,6 @@ fn counts(workload: Workload, layout: &RoleLayout, outcomes: &[Outcome], warmup:
     }
 }
 
-/// What these roles sent and received, and the bytes of the latter.
-fn totals(outcomes: &[Outcome]) -> (u64, u64, u64) {
-    let total = |field: fn(&Outcome) -> u64| outcomes.iter().map(field).sum();
-    (total(|o| o.sent), total(|o| o.received), total(|o| o.bytes))
-}
-
 /// Judges whether everything arrived, in order and intact, as far as the mechanism guarantees that.
 fn judge(caps: &Caps, counts: &Counts, outcomes: &[Outcome]) -> (Status, Option<String>) {
     let missing: u64 = outcomes.iter().map(|o| o.missing).sum();

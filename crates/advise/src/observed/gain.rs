@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::rounds::{Ends, Rounds, Times, around, by_round, in_pairs, in_program, interval};
 use super::{Flow, median};
 use crossway_lab::plan::{Plan, PlanError, number, table};
-use crossway_lab::replay::Replay;
+use crossway_lab::replay::{Channels, Replay};
 use crossway_records::figure::Figure;
 use crossway_records::inputs::{ReplayShape, Workload};
 use crossway_records::record::{Record, Status};
@@ -145,7 +145,7 @@ impl Flow {
     fn replayed(&self, recording: &Path) -> Option<Value> {
         let exchanges = self.shape == ReplayShape::Exchanges && self.is_in_turn();
         let channel = *self.channels.first().filter(|_| exchanges)?;
-        Replay::load(recording, Some(channel), 100).ok()?;
+        Replay::load(recording, &Channels::These(vec![channel]), 100).ok()?;
         let file = recording.to_string_lossy().into_owned();
         Some(table([("replay", file.into()), ("channel", number(u64::from(channel)))]))
     }

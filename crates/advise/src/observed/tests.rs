@@ -141,6 +141,7 @@ fn replays(mechanism: &str, exchanges_us: &[f64]) -> Vec<Record> {
     let workload = Workload::Replay {
         recording: 1,
         channel: 0,
+        channels: 1,
         speed_percent: 100,
         shape: ReplayShape::Exchanges,
     };

@@ -17,7 +17,6 @@ use crossway_lab::shutdown;
 use crossway_records::record::Status;
 use crossway_records::records_io::read_records;
 use crossway_records::runs;
-use crossway_report::units::count;
 
 use super::Run;
 use super::aside;

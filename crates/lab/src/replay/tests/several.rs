@@ -151,7 +151,7 @@ fn channels_that_cannot_be_replayed_together_are_refused_by_number_or_left_out()
     tape.recording.head.channels[1].to.clone_from(&[0].into());
     tape.recording.events.retain(|event| event.channel == Some(0));
     tape.call(0, Send, Some(1), (0, 1_000), 8);
-    let mut within = tape.recording.events.last().unwrap().clone();
+    let mut within = *tape.recording.events.last().unwrap();
     within.operation = Receive;
     tape.recording.events.push(within);
     let error = replayed(&tape, &Channels::These(vec![1, 0])).unwrap_err().to_string();
