@@ -31,6 +31,8 @@ impl Running {
             .current_dir(dir)
             // Of the test's own tipcd, if the programs use one.
             .env("TIPCD_SOCKET", dir.join("tipcd"))
+            // A listener that is killed leaves its name.
+            .env("CROSSWAY_CHANNEL_DIR", dir.join("names"))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
