@@ -1,6 +1,9 @@
 //! The place where leases are stored: one directory per run below `$XDG_RUNTIME_DIR/crossway` or `/tmp/crossway-UID`.
-//! The directory is named after its owner's pid and start time, so that a dead owner is recognised even if its pid was
-//! reused; and after the PID namespace, because a container or a guest may share the folder, where the pid is nobody's.
+//! That folder stays when it is empty: it is checked once and then used, and if it could vanish in between, somebody else
+//! could put his own in its place.
+//! The directory of a run is named after its owner's pid and start time, so that a dead owner is recognised even if its
+//! pid was reused; and after the PID namespace, because a container or a guest may share the folder, where the pid is
+//! nobody's.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
