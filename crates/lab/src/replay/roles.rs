@@ -60,7 +60,7 @@ impl Cast {
         if let Some(within) = channels.iter().find(|channel| groups.is_within(&users, **channel)) {
             return Err((*within, Unplayable::OneRole));
         }
-        // The roles in the order of what each one does first.
+        // When each role does its first call.
         let mut firsts: HashMap<u32, (bool, i64)> = HashMap::new();
         for event in recording.events.iter().filter(|event| event.size_bytes > 0) {
             if !event.channel.is_some_and(|channel| channels.contains(&channel)) {
@@ -71,11 +71,29 @@ impl Cast {
             let first = firsts.entry(groups.of(event.thread)).or_insert(at);
             *first = at.min(*first);
         }
-        let mut order: Vec<u32> = firsts.keys().copied().collect();
-        order.sort_by_key(|group| (firsts[group], *group));
+        // Who sends first on a channel comes before who answers, unless they do so in a circle.
+        let directions = first_directions(recording);
+        let before: Vec<[u32; 2]> = channels
+            .iter()
+            .map(|channel| {
+                let groups = [0, 1].map(|end| groups.first(&users.at[channel][end]));
+                match directions.get(channel) {
+                    Some(Direction::Backward) => [groups[1], groups[0]],
+                    _ => groups,
+                }
+            })
+            .collect();
+        let mut left: Vec<u32> = firsts.keys().copied().collect();
+        left.sort_by_key(|group| (firsts[group], *group));
+        let mut order: Vec<u32> = Vec::new();
+        while !left.is_empty() {
+            let answers = |group: &u32| before.iter().any(|[a, b]| b == group && left.contains(a));
+            let next = left.iter().position(|group| !answers(group)).unwrap_or_default();
+            order.push(left.remove(next));
+        }
         let role = |channel: u32, end: usize| {
-            let group = users.at[&channel][end].first().map(|thread| groups.of(*thread));
-            order.iter().position(|known| Some(*known) == group).unwrap_or_default()
+            let group = groups.first(&users.at[&channel][end]);
+            order.iter().position(|known| *known == group).unwrap_or_default()
         };
         let mut cast: Vec<(u32, [usize; 2])> = channels
             .iter()
@@ -187,7 +205,11 @@ impl Groups {
     /// Whether both ends of a channel belong to the same group.
     fn is_within(&self, users: &Users, channel: u32) -> bool {
         let [a, b] = &users.at[&channel];
-        let of = |threads: &BTreeSet<u32>| threads.first().map(|thread| self.of(*thread));
-        of(a) == of(b)
+        self.first(a) == self.first(b)
+    }
+
+    /// The group of the threads at an end, which have been joined.
+    fn first(&self, threads: &BTreeSet<u32>) -> u32 {
+        threads.first().map_or(u32::MAX, |thread| self.of(*thread))
     }
 }
