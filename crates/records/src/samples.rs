@@ -209,7 +209,8 @@ pub fn lines(records: &[Record]) -> Vec<u8> {
     out
 }
 
-/// How far a trial with the mechanism that was recorded was from its recording, in which an exchange took 20 us.
+/// How far a trial with the mechanism that was recorded was from its recording, in which an
+/// exchange took 20 us.
 pub fn replayed() -> ReplayFigures {
     let quantiles = Quantiles { p50: 64, p99: 64, max: 64 };
     ReplayFigures {

@@ -3,9 +3,11 @@
 //! An exchange of the program takes a time of which the channel is a part. The recording says how long it takes and, if
 //! the recorder's own cost is not too large, how much of that is the program's.
 //!
-//! If the program waits for each answer, the recorded channel is replayed, with what the program does between its calls,
-//! on one CPU and on two: what two mechanisms differ in is the time of a whole exchange. If many exchanges are open at once, messages of the recorded sizes are measured; an end that always works
-//! is what counts, and the channel costs it the time of its calls, without the time of falling asleep and waking up.
+//! If the program waits for each answer, the recorded channel is replayed, with what the program
+//! does between its calls, on one CPU and on two: what two mechanisms differ in is the time of a
+//! whole exchange. If many exchanges are open at once, messages of the recorded sizes are measured;
+//! an end that always works is what counts, and the channel costs it the time of its calls, without
+//! the time of falling asleep and waking up.
 //!
 //! Each quantity is an interval, and so is the answer.
 
@@ -117,8 +119,9 @@ impl Flow {
             group.insert("wait".into(), wait);
             if let Some(replay) = &replay {
                 group.insert("workload".into(), replay.clone());
-                // Programs run on one CPU or on two, as the kernel decides, and that decides what an exchange costs. On
-                // one, an end that looks would keep the other one from answering; `crossway run` looks on two.
+                // Programs run on one CPU or on two, as the kernel decides, and that decides what
+                // an exchange costs. On one, an end that looks would keep the other one from
+                // answering; `crossway run` looks on two.
                 let places = if name == "natural" {
                     &["same-core", "other-core"][..]
                 } else {
@@ -140,8 +143,8 @@ impl Flow {
         Plan::parse("observed", "the recording's plan", &top.to_string())
     }
 
-    /// The recorded channel as a workload; `None` if its calls cannot be replayed, or if the program does not wait for
-    /// each answer.
+    /// The recorded channel as a workload; `None` if its calls cannot be replayed, or if the
+    /// program does not wait for each answer.
     fn replayed(&self, recording: &Path) -> Option<Value> {
         let exchanges = self.shape == ReplayShape::Exchanges && self.is_in_turn();
         let channel = *self.channels.first().filter(|_| exchanges)?;
@@ -150,7 +153,8 @@ impl Flow {
         Some(table([("replay", file.into()), ("channel", number(u64::from(channel)))]))
     }
 
-    /// Messages of the recorded sizes, without what the program does between them, in place of a replay.
+    /// Messages of the recorded sizes, without what the program does between them, in place of a
+    /// replay.
     fn insert_messages(&self, group: &mut Table, size: u64, sleeps: bool) {
         group.insert("size_bytes".into(), number(size));
         let workload = match self.shape {
@@ -286,7 +290,8 @@ impl Flow {
         format!("{id}, {how}: {reason}; {}", remedy.unwrap_or(otherwise))
     }
 
-    /// The trials of a mechanism that tell what it costs the program, by round. `looks`: the ends look before they sleep.
+    /// The trials of a mechanism that tell what it costs the program, by round. `looks`: the ends
+    /// look before they sleep.
     fn trials<'r>(&self, (id, looks): (&str, bool), records: &'r [Record]) -> Rounds<'r> {
         if looks {
             return by_round(records, id, Ends::Look);
@@ -310,15 +315,16 @@ impl Flow {
         }
     }
 
-    /// What a change saves of an exchange that takes so long, from the times before and after it in each round; `None`
-    /// without rounds.
+    /// What a change saves of an exchange that takes so long, from the times before and after it in
+    /// each round; `None` without rounds.
     fn saved(&self, rounds: &[Times], exchange_ns: Interval) -> Option<Saved> {
         if self.shape == ReplayShape::Stream && !rounds.is_empty() {
             // The program decides when it sends, and is not held back.
             let nothing = Interval { low: 0.0, high: 0.0 };
             return Some(Saved { ns: nothing, share: nothing });
         }
-        // An exchange that takes longer here than the program's is quicker there, with every mechanism.
+        // An exchange that takes longer here than the program's is quicker there, with every
+        // mechanism.
         let fits = |was: f64, ns: f64| if self.is_in_turn() { (ns / was).min(1.0) } else { 1.0 };
         let of = |exchange_ns: f64| {
             let ns = |was: f64, is: f64| (was - is) * fits(was, exchange_ns);

@@ -1,9 +1,9 @@
 //! Trials of two ways to carry a flow, compared round by round.
 //!
-//! Two programs that take turns run on one CPU or on two, as the kernel decides, which stays with that for seconds. With
-//! two, each message wakes a CPU, and an exchange takes several times as long. So trials are made with both, and how long
-//! the program's own exchange takes says how often it ran on one CPU. What counts for it is the mean: it runs for long,
-//! and through both.
+//! Two programs that take turns run on one CPU or on two, as the kernel decides, which stays with
+//! that for seconds. With two, each message wakes a CPU, and an exchange takes several times as
+//! long. So trials are made with both, and how long the program's own exchange takes says how often
+//! it ran on one CPU. What counts for it is the mean: it runs for long, and through both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,8 +43,8 @@ impl Ends {
     }
 }
 
-/// The trials of a mechanism, by whether the ends were on one CPU, and by round. Trials in the same round are made one
-/// after the other.
+/// The trials of a mechanism, by whether the ends were on one CPU, and by round. Trials in the same
+/// round are made one after the other.
 pub(super) type Rounds<'r> = BTreeMap<(bool, u32), &'r Record>;
 
 /// The trials of a mechanism that can be compared.
@@ -54,8 +54,9 @@ pub(super) fn by_round<'r>(records: &'r [Record], id: &str, ends: Ends) -> Round
     records.iter().filter(these).map(|r| (key(r), r)).collect()
 }
 
-/// Whether a trial can be compared with others. A replay that differs from its recording can: all mechanisms replay the
-/// same, and it may be the recorder that made the recording differ from the program.
+/// Whether a trial can be compared with others. A replay that differs from its recording can: all
+/// mechanisms replay the same, and it may be the recorder that made the recording differ from the
+/// program.
 fn compares(record: &Record) -> bool {
     let disturbed = record.calibration.cores_moved() || stolen(record).is_some();
     counts(record) || (record.status == Status::Degraded && record.replay.is_some() && !disturbed)
@@ -82,8 +83,8 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Of each round in which both cases have a time. Where a mechanism was measured with one placement only, its time is
-    /// the same with both.
+    /// Of each round in which both cases have a time. Where a mechanism was measured with one
+    /// placement only, its time is the same with both.
     pub(super) fn of([a, b]: &[Rounds<'_>; 2], ns: impl Fn(&Record) -> Option<f64>) -> Vec<Times> {
         let numbers: BTreeSet<u32> = a.keys().map(|(_, number)| *number).collect();
         let both = |rounds: &Rounds<'_>, number| {
@@ -99,8 +100,9 @@ impl Times {
         numbers.into_iter().filter_map(of).collect()
     }
 
-    /// What an exchange takes before and after the change in a program in which it takes `exchange_ns`: this says how
-    /// often its ends are on one CPU, and the change leaves that as it is.
+    /// What an exchange takes before and after the change in a program in which it takes
+    /// `exchange_ns`: this says how often its ends are on one CPU, and the change leaves that as it
+    /// is.
     fn in_program(self, exchange_ns: f64) -> (f64, f64) {
         let wider = self.was_apart - self.was_together;
         let together = (self.was_apart - exchange_ns) / wider;
@@ -110,7 +112,8 @@ impl Times {
     }
 }
 
-/// The interval of what follows from the times before and after a change in a program whose exchange takes `exchange_ns`.
+/// The interval of what follows from the times before and after a change in a program whose
+/// exchange takes `exchange_ns`.
 pub(super) fn in_program(
     rounds: &[Times],
     exchange_ns: f64,

@@ -203,9 +203,10 @@ fn mechanisms_are_compared_round_by_round() {
     let drifting = less(&drift, 50_000.0);
     assert!(drifting.low >= 0.239 && drifting.high <= 0.251, "{drifting:?}");
     // A round without one of them says nothing.
-    records.retain(|r| r.mechanism == "tcp-nodelay" || r.inputs.trial % 2 == 0);
+    records.retain(|r| r.mechanism == "tcp-nodelay" || r.inputs.trial.is_multiple_of(2));
     about(less(&records, 50_000.0), 0.25);
-    // All replay the same, even if it is not what the recorder let happen; what disturbs a trial counts against it.
+    // All replay the same, even if it is not what the recorder let happen; what disturbs a trial
+    // counts against it.
     records.iter_mut().for_each(|r| {
         r.status = Status::Degraded;
         r.replay = Some(samples::replayed());
