@@ -171,7 +171,7 @@ fn channels_are_replayed_together_with_their_causes_across_a_proxy() {
 
 #[test]
 fn the_clients_of_a_python_server_are_replayed_together() {
-    if !["strace", "python3"].into_iter().all(has) {
+    if !["strace", "/usr/bin/python3"].into_iter().all(has) {
         return;
     }
     let script = "
@@ -196,7 +196,7 @@ while open:
         else: selector.unregister(s); open.remove(s)
 ";
     let dir = tempfile::tempdir().unwrap();
-    let made = crossway(dir.path(), &["observe", "--record", "rec", "--", "python3", "-c", script]);
+    let made = crossway(dir.path(), &["observe", "--record", "rec", "--", "/usr/bin/python3", "-c", script]);
     if String::from_utf8_lossy(&made.stderr).contains("not permitted") {
         return eprintln!("SKIP a replay: processes may not be traced here; remedy: run as root");
     }
@@ -359,7 +359,7 @@ fn the_gain_of_redis_is_predicted() {
 
 #[test]
 fn the_gain_of_a_python_pair_is_predicted() {
-    if !["strace", "python3"].into_iter().all(has) {
+    if !["strace", "/usr/bin/python3"].into_iter().all(has) {
         return;
     }
     let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/predict/peer.py");

@@ -262,7 +262,7 @@ fn c12_wants_a_gain_with_each_library() {
             m.mpi(Library::Mpich, mpich, 5);
         }
     };
-    judged("C12", Confirmed, "0.5", both(0.5, 0.8));
+    judged("C12", Confirmed, "times as long with Open MPI", both(0.5, 0.8));
     judged("C12", NotConfirmed, "times as long with MPICH", both(0.5, 1.3));
     judged("C12", Undecided, "with Open MPI", |m| m.mpi(Library::OpenMpi, 0.5, 4));
     let failed = MpiRecord {
