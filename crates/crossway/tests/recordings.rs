@@ -196,7 +196,10 @@ while open:
         else: selector.unregister(s); open.remove(s)
 ";
     let dir = tempfile::tempdir().unwrap();
-    let made = crossway(dir.path(), &["observe", "--record", "rec", "--", "/usr/bin/python3", "-c", script]);
+    let made = crossway(
+        dir.path(),
+        &["observe", "--record", "rec", "--", "/usr/bin/python3", "-c", script],
+    );
     if String::from_utf8_lossy(&made.stderr).contains("not permitted") {
         return eprintln!("SKIP a replay: processes may not be traced here; remedy: run as root");
     }

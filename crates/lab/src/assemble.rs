@@ -139,6 +139,9 @@ fn judge(caps: &Caps, counts: &Counts, outcomes: &[Outcome]) -> (Status, Option<
         format!("{} of {checked} messages arrived out of order", counts.out_of_order)
     } else if reliable && (missing > 0 || counts.received != counts.sent) {
         format!("{} messages were sent and {} received", counts.sent, counts.received)
+    } else if counts.received == 0 && checked > 0 {
+        "no exchange was completed in the measured time; measure for longer (--measure-ms)"
+            .to_owned()
     } else if counts.received == 0 {
         "no message arrived".to_owned()
     } else {
