@@ -1,5 +1,5 @@
 //! The `crossway` program: parses the command line, calls the library crates and prints. It contains no other logic;
-//! each subcommand has its own file below [`cmd`].
+//! each subcommand has its own file below `cmd`.
 //!
 //! Exit codes: 0 success; 1 the command ran, but the answer is negative (a measurement failed, nothing could be
 //! measured, a comparison exceeded its limit); 2 the request cannot be met (bad arguments, bad plan, unreadable file);
