@@ -438,7 +438,7 @@ fn the_readme_shows_what_this_program_makes_of_the_reference_run() {
         records.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let measured = records.iter().filter(|r| r["status"] != "skipped").count();
     assert!(readme.contains(&format!("all {measured} trials")), "{measured} trials");
-    let of_all = format!("{} of its {} contenders", shown.len(), made.len());
+    let of_all = format!("{} of the {} mechanisms", shown.len(), made.len());
     assert!(readme.contains(&of_all), "{of_all}");
 
     let (picture, _, _) = run(&["report", "--chart", "round-trip", path(&run_dir)]);
