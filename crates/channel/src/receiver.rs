@@ -281,8 +281,12 @@ mod tests {
                 }
             }
         });
-        let numbers =
-            held.iter().map(|message| u32::from_le_bytes(message[..].try_into().unwrap()));
-        assert!(numbers.eq(0..COUNT), "{} messages", held.len());
+        let numbers: Vec<u32> = held
+            .iter()
+            .map(|message| u32::from_le_bytes(message[..].try_into().unwrap()))
+            .collect();
+        let wrong = (0..).zip(&numbers).position(|(due, number)| due != *number);
+        let around = wrong.map(|at| &numbers[at.saturating_sub(2)..numbers.len().min(at + 4)]);
+        assert_eq!((numbers.len(), wrong), (COUNT as usize, None), "around the first: {around:?}");
     }
 }
