@@ -49,4 +49,7 @@ fn two_ranks_compute_the_same_over_tcp_and_over_tipc_and_the_report_compares_the
     let report = String::from_utf8(report.stdout).unwrap();
     let rows = report.lines().filter(|line| line.contains("TIPC, one node")).count();
     assert!(rows > 0 && report.contains("MPI over TCP and over TIPC"), "{report}");
+    let brief = program().arg("report").arg(&run).output().unwrap();
+    let brief = String::from_utf8(brief.stdout).unwrap();
+    assert!(brief.contains("over TIPC: "), "{brief}");
 }

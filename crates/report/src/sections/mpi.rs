@@ -76,6 +76,22 @@ impl MpiFigure {
     }
 }
 
+/// What the table says, in one line for each library that was measured over both.
+pub(crate) fn lines(records: &[MpiRecord]) -> Vec<String> {
+    let times = |figure: MpiFigure, library| {
+        let times = figure.times_of_tcp(records, library, Way::Tipc)?;
+        Some(Quantity::Number.show_two(times.value))
+    };
+    let line = |library: Library| {
+        let (halo, small) = (times(HALO, library)?, times(SMALL, library)?);
+        Some(format!(
+            "{} over TIPC: {halo} times as long as over TCP in an application, {small} times for 8 B",
+            library.name()
+        ))
+    };
+    libraries(records).into_iter().filter_map(line).collect()
+}
+
 /// The table of all libraries and ways; nothing if no trial passed.
 pub(crate) fn section(run: &Run) -> Option<Section> {
     let libraries = libraries(&run.mpi);

@@ -7,7 +7,7 @@ use super::text::one_line;
 use super::wrap;
 use crate::blocks::{ALL_ROWS, BEYOND, short};
 use crate::run::Run;
-use crate::sections::goals;
+use crate::sections::{goals, mpi};
 use crate::sheet::Sheet;
 use crate::steps::Shapes;
 use crate::studies;
@@ -62,6 +62,10 @@ pub fn brief(run: &Run, colours: bool, width: u16, told: Told) -> String {
         for line in legend(&sheet) {
             let _ = writeln!(out, "{}", wrap(&line, width));
         }
+    }
+    for (nth, line) in mpi::lines(&run.mpi).iter().enumerate() {
+        let apart = if nth == 0 { "\n" } else { "" };
+        let _ = writeln!(out, "{apart}{}", wrap(line, width));
     }
     out.push_str(&left_out(&run.summary, width));
     let mut more = Vec::new();
