@@ -28,8 +28,7 @@ const LINES: u64 = 10;
 /// Time after which a line follows in any case, so that a slow run is not taken for one that hangs.
 const AT_LATEST: Duration = Duration::from_secs(600);
 
-/// Maximum number of failed trials that are told while the run goes on. The report has the reasons
-/// of all.
+/// Maximum number of failed trials that are shown during the run. The report has the reasons of all.
 const FAILED_MAX: u64 = 5;
 
 /// The environment variable that replaces this time for tests, in milliseconds.

@@ -82,8 +82,8 @@ fn a_recorded_channel_is_replayed_over_mechanisms_and_checked() {
     assert!(dir.path().join("again").read_dir().unwrap().count() > 0);
 }
 
-/// Checks the records of a replay of several channels with so many roles: each exchange that began has ended, and what is
-/// said about the channels.
+/// Checks the records of a replay with this number of channels and roles: every exchange was completed, and each channel
+/// has its figures.
 fn check_several(records: &[Value], channels: usize, roles: usize) {
     for record in records {
         let status = record["status"].as_str().unwrap();

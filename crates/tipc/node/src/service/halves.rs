@@ -15,11 +15,13 @@ pub(super) struct Halves {
     pub(super) wanted: bool,
     /// Whether the descriptor has reported an end, which is read after the data before it.
     pub(super) reported: bool,
-    /// Whether the program has shut down sending. The peer is told after the data that still waits.
+    /// Whether the program has shut down sending. The peer learns of it after the data that is still
+    /// queued.
     pub(super) own_ended: bool,
     /// Whether the peer knows.
     told: bool,
-    /// Whether the peer has shut down sending. The program is told after the data that still waits.
+    /// Whether the peer has shut down sending. The program learns of it after the data that is still
+    /// queued.
     pub(super) peer_ended: bool,
 }
 
