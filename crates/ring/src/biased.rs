@@ -3,12 +3,13 @@
 //!
 //! The owner takes the lock ("enters") with a store and a load, and releases it ("leaves") with a store: no atomic
 //! read-modify-write and, where the kernel has `membarrier`, no fence. A visitor enters only while the owner is outside
-//! and pays for both sides with the heavy fence. The word that informs the owner of a visitor also carries flags, so
-//! that checking for both costs one load.
+//! and pays for both sides with a heavy fence. The two are threads of one process, so it is the fence for one process:
+//! the one for several sometimes leaves out a CPU ([`Reach`]), and owner and visitor would meet. The word that informs
+//! the owner of a visitor also carries flags, so that checking for both costs one load.
 
 use std::sync::Arc;
 
-use crossway_sys::futex;
+use crossway_sys::fence::{self as fences, Reach};
 
 use crate::sync::{AtomicU32, Mutex, Ordering, UnsafeCell, fence};
 
@@ -66,7 +67,7 @@ pub fn biased<T>(value: T) -> (Owner<T>, Visitor<T>) {
     let shared = Arc::new(Shared {
         owner_inside: AtomicU32::new(0),
         word: AtomicU32::new(0),
-        asymmetric: !cfg!(loom) && futex::register_heavy_fence(),
+        asymmetric: !cfg!(loom) && fences::register(Reach::Process),
         visits: Mutex::new(()),
         value: UnsafeCell::new(value),
     });
@@ -144,7 +145,7 @@ impl<T> Visitor<T> {
         shared.word.fetch_or(VISITED, Ordering::SeqCst);
         let visiting = Visiting(&shared.word);
         if shared.asymmetric {
-            futex::heavy_fence().ok()?;
+            fences::heavy(Reach::Process).ok()?;
         } else {
             fence(Ordering::SeqCst);
         }

@@ -1,11 +1,10 @@
-//! Futexes on shared memory, and an asymmetric fence, which makes a fence on the waking side unnecessary.
+//! Futexes on shared memory.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::thread::futex::{Flags, Timespec};
-use rustix::thread::{MembarrierCommand, MembarrierQuery};
 
 use crate::OsError;
 
@@ -28,21 +27,6 @@ pub fn wake(word: &AtomicU32) -> Result<bool, OsError> {
     rustix::thread::futex::wake(word, Flags::empty(), 1)
         .map(|woken| woken > 0)
         .map_err(|e| OsError::new("futex(FUTEX_WAKE)", "", e))
-}
-
-/// Registers this process for the [`heavy_fence`]s of other processes; returns false where the kernel does not support
-/// this fence (before Linux 4.16) or a sandbox forbids it.
-pub fn register_heavy_fence() -> bool {
-    rustix::thread::membarrier_query()
-        .contains(MembarrierQuery::GLOBAL_EXPEDITED | MembarrierQuery::REGISTER_GLOBAL_EXPEDITED)
-        && rustix::thread::membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
-}
-
-/// Executes a full memory fence on every running thread of every registered process. It costs an inter-processor
-/// interrupt, so it is used on the side that is about to sleep anyway; the other side then needs only a compiler fence.
-pub fn heavy_fence() -> Result<(), OsError> {
-    rustix::thread::membarrier(MembarrierCommand::GlobalExpedited)
-        .map_err(|e| OsError::new("membarrier(GLOBAL_EXPEDITED)", "", e))
 }
 
 #[cfg(test)]
@@ -78,16 +62,5 @@ mod tests {
     #[test]
     fn a_timeout_ends_the_wait() {
         wait(&AtomicU32::new(0), 0, Some(Duration::from_millis(1))).unwrap();
-    }
-
-    #[test]
-    fn the_heavy_fence_works_once_registered() {
-        if register_heavy_fence() {
-            heavy_fence().unwrap();
-        } else {
-            eprintln!(
-                "SKIP heavy fence: this kernel has no membarrier(GLOBAL_EXPEDITED); remedy: Linux 4.16 or later"
-            );
-        }
     }
 }

@@ -22,6 +22,7 @@ pub mod fallback;
 pub mod family;
 pub mod fd_sets;
 pub mod fdpass;
+pub mod fence;
 pub mod file_caps;
 pub mod fork_mark;
 pub mod futex;

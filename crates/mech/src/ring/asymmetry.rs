@@ -2,7 +2,8 @@
 //! that sleeps bears the whole cost, with membarrier(2).
 
 use crossway_ring::sync::{Ordering, fence};
-use crossway_sys::{OsError, futex};
+use crossway_sys::OsError;
+use crossway_sys::fence::{self as fences, Reach};
 
 use crate::{Offer, OpenError};
 
@@ -20,14 +21,14 @@ pub struct Fences {
 impl Fences {
     /// Chooses the fences for the listener, and adds the choice to the offer.
     pub fn offer(offer: Offer) -> (Fences, Offer) {
-        let asymmetric = futex::register_heavy_fence();
+        let asymmetric = fences::register(Reach::Registered);
         (Fences { asymmetric }, offer.with_word(WORD, u8::from(asymmetric)))
     }
 
     /// Returns the fences that the offer specifies, for the connector. `id` names the mechanism in errors.
     pub fn join(id: &'static str, offer: &Offer) -> Result<Fences, OpenError> {
         let asymmetric = offer.word::<u8>(id, WORD)? == 1;
-        if asymmetric && !futex::register_heavy_fence() {
+        if asymmetric && !fences::register(Reach::Registered) {
             return Err(OpenError::BadOffer {
                 mechanism: id,
                 why: "the listening end relies on the system call membarrier, which this process is not permitted to \
@@ -55,7 +56,7 @@ impl Fences {
     /// [`OsError`] of membarrier(2), if the ends agreed to use it.
     pub fn heavy(self) -> Result<(), OsError> {
         if self.asymmetric {
-            futex::heavy_fence()
+            fences::heavy(Reach::Registered)
         } else {
             fence(Ordering::SeqCst);
             Ok(())
