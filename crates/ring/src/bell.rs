@@ -11,6 +11,12 @@ use crate::sync::{AtomicU32, Ordering, fence};
 /// The longest sleep of a bell that cannot detect the peer's death while it sleeps.
 pub const SLICE: Duration = Duration::from_millis(50);
 
+/// The longest first sleep of an end that waits: the other end may have missed the announcement, because a heavy fence
+/// between processes sometimes leaves out a CPU ([`Reach::Registered`](crossway_sys::fence::Reach::Registered)). Then
+/// its message, or the room it has made, is there long before this time has passed. A sender waits for as long for a
+/// large part of the ring to become free, so that it is woken once per batch; afterwards it uses whatever room there is.
+pub const FIRST_SLEEP: Duration = Duration::from_millis(2);
+
 /// How one end sleeps and wakes the other end.
 pub trait Bell: Send + 'static {
     /// Executes the fence between a publication and the check of the other end's state word. Pairs with

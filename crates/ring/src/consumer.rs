@@ -3,7 +3,7 @@
 use crossway_sys::OsError;
 
 use crate::awaited;
-use crate::bell::Bell;
+use crate::bell::{Bell, FIRST_SLEEP};
 use crate::layout::{ASLEEP, AWAKE, CLOSED, HEADER, payload_len, record_len};
 use crate::memory::RingMemory;
 use crate::pace::{Budget, Pace};
@@ -282,6 +282,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
     }
 
     fn sleep_for_record(&mut self, until: Deadline) -> Result<Record, RecvError> {
+        let mut most = Some(FIRST_SLEEP);
         loop {
             if let Some(record) = self.arm()? {
                 return Ok(record);
@@ -301,7 +302,8 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
                     RecvError::TimedOut
                 });
             }
-            let limit = until.map(|t| t.saturating_duration_since(std::time::Instant::now()));
+            let left = until.map(|t| t.saturating_duration_since(std::time::Instant::now()));
+            let limit = [left, most.take()].into_iter().flatten().min();
             self.bell.sleep(self.memory.consumer_state(), limit)?;
             if let Some(record) = self.peek()? {
                 if !B::ARMED_WHEN_IDLE {

@@ -22,7 +22,9 @@
 //! fence, checks again, and sleeps until the other end resets the word. The other end checks the word after each
 //! publication and wakes only a sleeper, once: one system call per sleep, however many messages follow. A fence is also
 //! needed between its store and its check (Dekker's pattern); with `membarrier` the sleeper's fence serves both sides,
-//! so that the side that has work pays nothing ([`bell`]).
+//! so that the side that has work pays nothing ([`bell`]). Between processes it sometimes leaves out a CPU
+//! ([`Reach::Registered`](crossway_sys::fence::Reach::Registered)), so the first sleep is short and the sleeper looks
+//! again.
 //!
 //! # What a faulty or hostile peer can do
 //!

@@ -1,20 +1,14 @@
 //! The sending end.
 
-use std::time::Duration;
-
 use crossway_sys::OsError;
 
 use crate::awaited::is_next_awaited;
-use crate::bell::{Bell, SLICE};
+use crate::bell::{Bell, FIRST_SLEEP, SLICE};
 use crate::layout::{ASLEEP, AWAKE, CLOSED, HEADER, header, payload_len, record_len};
 use crate::memory::RingMemory;
 use crate::pace::{Budget, Pace};
 use crate::sync::{Ordering, fence};
 use crate::{Deadline, SendError, Wait};
-
-/// Time for which a sender that sleeps because the ring is full waits for a large part of it to become free, so that it
-/// is woken once per batch. After that time, it uses whatever room there is.
-const HOLD_OUT: Duration = Duration::from_millis(2);
 
 /// Longest message in bytes whose lines are pushed out if its receiver waits for it. Beyond it, the receiver's core
 /// fetches lines ahead by itself.
@@ -353,7 +347,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         plenty: u64,
         until: Deadline,
     ) -> Result<Claim, SendError> {
-        let mut wanted = plenty;
+        let (mut wanted, mut slice) = (plenty, FIRST_SLEEP);
         loop {
             self.memory.head_wanted().store(wanted, Ordering::Relaxed);
             self.memory.producer_state().store(ASLEEP, Ordering::Release);
@@ -374,7 +368,6 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
                 self.memory.producer_state().store(AWAKE, Ordering::Relaxed);
                 return outcome;
             }
-            let slice = if wanted > least { HOLD_OUT } else { SLICE };
             let limit = until.map_or(slice, |t| {
                 t.saturating_duration_since(std::time::Instant::now()).min(slice)
             });
@@ -386,7 +379,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
             }
             if self.memory.producer_state().load(Ordering::Relaxed) == ASLEEP {
                 // Not woken: the slice has passed.
-                wanted = least;
+                (wanted, slice) = (least, SLICE);
                 if let Err(e) = self.look_for_peer() {
                     self.memory.producer_state().store(AWAKE, Ordering::Relaxed);
                     return Err(e);

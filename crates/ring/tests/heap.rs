@@ -3,12 +3,14 @@
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use crossway_ring::bell::Silent;
-use crossway_ring::layout::{ALIGN_FROM, least_capacity};
-use crossway_ring::{RecvError, RingMemory, RingRx, RingTx, SendError, Wait};
+use crossway_ring::bell::{FIRST_SLEEP, Silent};
+use crossway_ring::layout::{ALIGN_FROM, ASLEEP, least_capacity};
+use crossway_ring::{Bell, RecvError, RingMemory, RingRx, RingTx, SendError, Wait};
+use crossway_sys::OsError;
 
 /// Longest message in bytes. It is above [`ALIGN_FROM`], so that the alignment of long records is tested, too.
 const MAX: usize = ALIGN_FROM + 40;
@@ -183,4 +185,46 @@ fn what_was_sent_before_the_end_is_received() {
     let (mut tx, rx) = ends();
     drop(rx);
     assert!(matches!(tx.try_send_with(3, |_| ()), Err(SendError::PeerClosed)));
+}
+
+/// A bell whose end sends itself a message during its second sleep, as a sender does that has missed the announcement of
+/// the sleep: without waking it.
+struct Missed {
+    tx: Mutex<RingTx<Heap, Silent>>,
+    sleeps: Mutex<Vec<Option<Duration>>>,
+}
+
+impl Bell for Missed {
+    fn light_fence(&self) {}
+
+    fn heavy_fence(&self) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn sleep(&self, own_state: &AtomicU32, limit: Option<Duration>) -> Result<(), OsError> {
+        let mut sleeps = self.sleeps.lock().unwrap();
+        sleeps.push(limit);
+        if sleeps.len() == 2 {
+            self.tx.lock().unwrap().try_send_with(1, |out| out.fill(7)).unwrap();
+            own_state.store(ASLEEP, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn ring(&self, _: &AtomicU32) -> Result<(), OsError> {
+        Ok(())
+    }
+
+    fn peer_gone(&self) -> Result<bool, OsError> {
+        Ok(false)
+    }
+}
+
+#[test]
+fn a_receiver_looks_again_after_a_moment_and_then_sleeps_until_it_is_woken() {
+    let (tx, rx) = ends();
+    let bell = Missed { tx: Mutex::new(tx), sleeps: Mutex::default() };
+    let mut rx = RingRx::new(rx.memory().clone(), bell, Wait::Block);
+    assert_eq!(rx.recv_with(MAX, None, <[u8]>::to_vec).unwrap(), [7]);
+    assert_eq!(*rx.bell().sleeps.lock().unwrap(), [Some(FIRST_SLEEP), None]);
 }
