@@ -23,7 +23,10 @@ pub struct ShmEventfd;
 
 /// Sleeps in `poll` on an eventfd and on the lifeline, so that the peer's death is noticed immediately.
 pub struct EventBell {
-    fences: Fences,
+    /// The fences with which this end wakes the other one, and with which it sleeps. Between a receiver that sleeps and
+    /// its sender they are full.
+    wakes: Fences,
+    sleeps: Fences,
     lifeline: Arc<Lifeline>,
     own: EventFd,
     other: EventFd,
@@ -49,11 +52,11 @@ impl Bell for EventBell {
 
     #[inline]
     fn light_fence(&self) {
-        self.fences.light();
+        self.wakes.light();
     }
 
     fn heavy_fence(&self) -> Result<(), OsError> {
-        self.fences.heavy()
+        self.sleeps.heavy()
     }
 
     fn sleep(&self, own_state: &AtomicU32, limit: Option<Duration>) -> Result<(), OsError> {
@@ -164,8 +167,8 @@ impl Mechanism for ShmEventfd {
             shared.ring(direction).consumer_state().store(ASLEEP, Ordering::Release);
         }
         let Counters { to_connector, listener_room, to_listener, connector_room } = counters;
-        let tx = bell(&shared, fences, listener_room, to_connector);
-        let rx = receiving(bell(&shared, fences, to_listener, connector_room))?;
+        let tx = sending(&shared, fences, listener_room, to_connector);
+        let rx = receiving(&shared, fences, to_listener, connector_room)?;
         let ends = (
             RingTx::new(shared.ring(out), tx, spec.wait),
             RingRx::new(shared.ring(into), rx, spec.wait),
@@ -178,8 +181,8 @@ impl Mechanism for ShmEventfd {
         let shared = Shared::connect(Self::ID, spec, offer)?;
         let Counters { to_connector, listener_room, to_listener, connector_room } =
             Counters::take(offer)?;
-        let tx = bell(&shared, fences, connector_room, to_listener);
-        let rx = receiving(bell(&shared, fences, to_connector, listener_room))?;
+        let tx = sending(&shared, fences, connector_room, to_listener);
+        let rx = receiving(&shared, fences, to_connector, listener_room)?;
         Ok((
             RingTx::new(shared.ring(Direction::FromConnector), tx, spec.wait),
             RingRx::new(shared.ring(Direction::FromListener), rx, spec.wait),
@@ -187,11 +190,34 @@ impl Mechanism for ShmEventfd {
     }
 }
 
-fn bell(shared: &Shared, fences: Fences, own: EventFd, other: EventFd) -> EventBell {
-    EventBell { fences, lifeline: Arc::clone(&shared.lifeline), own, other, either: None }
+fn sending(shared: &Shared, fences: Fences, own: EventFd, other: EventFd) -> EventBell {
+    let lifeline = Arc::clone(&shared.lifeline);
+    EventBell { wakes: Fences::FULL, sleeps: fences, lifeline, own, other, either: None }
 }
 
-fn receiving(mut bell: EventBell) -> Result<EventBell, OsError> {
-    bell.either = Some(bell.lifeline.watched_with(bell.own.as_fd())?);
-    Ok(bell)
+fn receiving(
+    shared: &Shared,
+    fences: Fences,
+    own: EventFd,
+    other: EventFd,
+) -> Result<EventBell, OsError> {
+    let lifeline = Arc::clone(&shared.lifeline);
+    let either = Some(lifeline.watched_with(own.as_fd())?);
+    Ok(EventBell { wakes: fences, sleeps: Fences::FULL, lifeline, own, other, either })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Listener;
+
+    #[test]
+    fn a_receiver_that_others_poll_does_not_rely_on_a_fence_that_may_leave_out_its_sender() {
+        let spec = Spec::default();
+        let (mut listener, mut offer) = ShmEventfd::listen(&spec).unwrap();
+        let (tx, rx) = ShmEventfd::connect(&spec, &mut offer).unwrap();
+        for (tx, rx) in [(tx, rx), listener.accept(None).unwrap()] {
+            assert_eq!((tx.bell().wakes, rx.bell().sleeps), (Fences::FULL, Fences::FULL));
+        }
+    }
 }

@@ -11,7 +11,11 @@ use crate::{Offer, OpenError};
 const WORD: &str = "asymmetric_fence";
 
 /// The fences that each end needs between storing what the other must see and checking the state of the other.
-#[derive(Clone, Copy, Debug)]
+///
+/// The membarrier sometimes leaves out a CPU ([`Reach::Registered`]), so that the end that sleeps is not woken. The ends
+/// of a ring therefore look again after a moment ([`FIRST_SLEEP`](crossway_ring::bell::FIRST_SLEEP)). An end that does
+/// not, because others poll its descriptor, needs [`Fences::FULL`], and so does the end that wakes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fences {
     /// Whether both processes are registered for `membarrier`, so that the sleeper's fence also
     /// acts on the waker.
@@ -19,6 +23,9 @@ pub struct Fences {
 }
 
 impl Fences {
+    /// Full fences at both ends.
+    pub const FULL: Fences = Fences { asymmetric: false };
+
     /// Chooses the fences for the listener, and adds the choice to the offer.
     pub fn offer(offer: Offer) -> (Fences, Offer) {
         let asymmetric = fences::register(Reach::Registered);
