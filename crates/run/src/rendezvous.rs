@@ -305,13 +305,17 @@ impl Table {
             if mark.is(State::Waiting) {
                 let same = word(NETWORK) == network
                     && wanted.iter().enumerate().all(|(n, end)| word(ENDS + n) == *end);
+                if !same {
+                    continue;
+                }
+                let mut mailbox = [0; 5];
+                mailbox.copy_from_slice(&word(MAILBOX).to_ne_bytes()[..5]);
+                let (secret, six) = (word(SECRET), word(FAMILY) != 0);
+                let note = Note { network, secret, mailbox, six };
                 let claimed = mark.to(State::Claimed);
-                // The exchange also proves that what was read belonged to this use of the slot.
-                if same && self.swap(slot, mark, claimed) {
-                    let mut mailbox = [0; 5];
-                    mailbox.copy_from_slice(&word(MAILBOX).to_ne_bytes()[..5]);
-                    let (secret, six) = (word(SECRET), word(FAMILY) != 0);
-                    let note = Note { network, secret, mailbox, six };
+                // The exchange also proves that what was read before it belonged to this use of the slot. Afterwards,
+                // the connecting program may withdraw, and another one may use the slot.
+                if self.swap(slot, mark, claimed) {
                     return Search::Found(Claim { table: self, slot, mark: claimed, note });
                 }
             } else if mark.is(State::Connecting) || mark.is(State::Writing) {

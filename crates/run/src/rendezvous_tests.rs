@@ -1,5 +1,7 @@
 //! Tests of the meeting of two ends.
 
+use std::sync::atomic::AtomicBool;
+
 use super::listeners::listener_word;
 use super::*;
 
@@ -128,4 +130,43 @@ fn a_note_of_a_dead_process_and_a_stale_slot_are_replaced() {
     let old = table.state(7).load(Ordering::Acquire).wrapping_sub((STALE_MS + 1000) << 24);
     table.state(7).store(old, Ordering::Release);
     assert_eq!(table.announce(at, 80, &NOTE).unwrap().slot, 7);
+}
+
+#[test]
+fn a_claim_never_has_the_note_of_the_next_use_of_the_slot() {
+    const CLAIMS: u32 = 100_000;
+    let (_dir, table) = fresh();
+    let at = listener(&table);
+    let (connecting, accepting) = ends();
+    let other = SocketAddr::new(connecting.ip(), connecting.port() + 1);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Two connections use the slot in turn, and each offer is withdrawn as soon as it is claimed.
+        scope.spawn(|| {
+            for from in [connecting, other].into_iter().cycle() {
+                let note = Note { secret: from.port().into(), ..NOTE };
+                let mut offer = table.announce(at, 80, &note).unwrap();
+                assert!(offer.wait(from, accepting));
+                let is_waiting = || table.state(offer.slot).load(Ordering::Acquire) == offer.mark.0;
+                while from == connecting && is_waiting() && !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                assert!(offer.withdraw());
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        let mut claims = 0;
+        while claims < CLAIMS {
+            if let Search::Found(claim) = table.claim(4, connecting, accepting, LIMIT) {
+                claims += 1;
+                if claim.note.secret != u64::from(connecting.port()) {
+                    over.store(true, Ordering::Relaxed);
+                    panic!("claim {claims} has the secret {}", claim.note.secret);
+                }
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
 }
