@@ -25,7 +25,7 @@ use crate::channel::Channel;
 use crate::error::{Error, RecvError};
 use crate::event::Reason;
 use crate::fault;
-use crate::link::{Link, flag};
+use crate::link::{Link, State, flag};
 use crate::message::{Handed, Message};
 use crate::protocol::Role;
 use crate::transport::Transport;
@@ -93,7 +93,8 @@ fn park(
         return Err(not_handed_over("only channels that a listener accepted can be handed over"));
     }
     let late = || until.is_some_and(|until| until <= Instant::now());
-    loop {
+    let far = matches!(successor, Successor::Far(_));
+    let given = loop {
         link.start(Transport::Parked, Reason::HandOver)?;
         // What the peer sends before its marker is for the new process.
         match channel.receiver().take_in(Some(Instant::now() + SLICE)) {
@@ -101,12 +102,12 @@ fn park(
             Err(RecvError::PeerDied) => return Ok(None),
             Err(error) => return Err(not_handed_over(&error.to_string())),
         }
-        let state = link.lock();
+        let mut state = link.lock();
         if state.over {
             return Ok(None);
         }
-        if state.transport == Transport::Parked && state.switch.is_settled() {
-            break;
+        if let Some(given) = leave_if_parked(&link, &mut state, far) {
+            break given;
         }
         if late() {
             let name = &link.name;
@@ -114,13 +115,8 @@ fn park(
                 "channel '{name}' could not be paused before the deadline, because its peer receives nothing"
             )));
         }
-    }
-    let given = match successor {
-        Successor::Near(_) if !link.lock().wire.is_net() => Given::All,
-        Successor::Near(_) | Successor::Far(_) => Given::Counts,
     };
     if given == Given::Counts {
-        link.part(matches!(successor, Successor::Far(_)));
         let mut state = link.lock();
         loop {
             if state.over {
@@ -153,6 +149,20 @@ fn park(
     }
     fault::point("Left");
     Ok(Some(given))
+}
+
+/// If the channel is parked, begins to leave it, so that no other switch begins, and returns what the new process
+/// receives. Both happen under one lock: the policy and the program's other threads may start a switch at any time.
+fn leave_if_parked(link: &Link, state: &mut State, far: bool) -> Option<Given> {
+    if state.transport != Transport::Parked || !state.switch.is_settled() {
+        return None;
+    }
+    if far || state.wire.is_net() {
+        link.part(state, far);
+        return Some(Given::Counts);
+    }
+    state.leaving = true;
+    Some(Given::All)
 }
 
 /// Returns the state of a parked end, and the messages that its program has not received.

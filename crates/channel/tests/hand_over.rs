@@ -18,6 +18,8 @@ use stream::{Stream, check, fill, soon};
 const ROLE: &str = "CROSSWAY_CHANNEL_TEST_ROLE";
 const DIR: &str = "CROSSWAY_CHANNEL_TEST_DIR";
 const NAME: &str = "moves/around";
+/// How often a channel is handed over while switches are requested.
+const ROUNDS: u8 = 40;
 
 fn options(dir: &Path) -> Options {
     Options {
@@ -70,6 +72,42 @@ fn the_channels_of_an_incomplete_hand_over_are_taken_and_its_error_is_reported()
     assert!(matches!(taken.incomplete, Some(Error::HandOver(_))), "{:?}", taken.incomplete);
     taken.channels[0].sender().send(b"after", soon()).unwrap();
     assert_eq!(client.receiver().recv(&mut [0; 8], soon()).unwrap(), 5);
+}
+
+#[test]
+fn a_switch_that_is_requested_at_any_moment_of_a_hand_over_does_not_break_the_channel() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut listener = options(dir.path()).listen(NAME).unwrap();
+    let mut client = options(dir.path()).connect(NAME, soon()).unwrap();
+    let mut channel = listener.accept(soon()).unwrap();
+    for round in 0..ROUNDS {
+        let (handle, next) = (channel.handle(), options(dir.path()));
+        let over = AtomicBool::new(false);
+        let mut taken = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let wanted = [Transport::ShmFutex, Transport::UdsSeqpacket].into_iter().cycle();
+                for to in wanted.take_while(|_| !over.load(Ordering::Relaxed)) {
+                    // Only begins the switch.
+                    let _ = handle.switch_to(to, Some(Instant::now()));
+                }
+            });
+            let taking = scope.spawn(move || next.take_over(NAME, soon()).unwrap());
+            let handed = listener.hand_over(vec![channel], soon());
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(handed.unwrap(), 1);
+            taking.join().unwrap()
+        });
+        (listener, channel) = (taken.listener, taken.channels.remove(0));
+        channel.sender().send(&[round], soon()).unwrap();
+        let mut buf = [0; 8];
+        assert_eq!(
+            client.receiver().recv(&mut buf, soon()).unwrap(),
+            1,
+            "{:?}",
+            channel.handle().log()
+        );
+        assert_eq!(buf[0], round);
+    }
 }
 
 struct Server(Child);

@@ -46,14 +46,12 @@ impl Link {
 
     /// Old process: tells the connecting end of a parked channel to look for another process, which is on another host
     /// if `far` is true.
-    pub(crate) fn part(&self, far: bool) {
-        let mut state = self.lock();
+    pub(crate) fn part(&self, state: &mut State, far: bool) {
         if state.moving == Moving::No {
             state.moving = Moving::Leaving(None);
             state.wire.send(&Message::Moving { far }, Vec::new());
             fault::point("Moving");
         }
-        drop(state);
         self.call();
     }
 
