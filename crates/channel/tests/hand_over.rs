@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use crossway_channel::{
-    Directory, Error, EventKind, Options, Reason, RecvError, TakenOver, Transport,
+    Channel, Directory, Error, EventKind, Listener, Options, Reason, Receiver, RecvError,
+    TakenOver, Transport,
 };
 use serving::serve;
 use stream::{Stream, check, fill, soon};
@@ -108,6 +109,33 @@ fn a_switch_that_is_requested_at_any_moment_of_a_hand_over_does_not_break_the_ch
         );
         assert_eq!(buf[0], round);
     }
+}
+
+/// Hands over a channel whose client has sent two messages and its end, before its program has received them.
+fn handed_over() -> (Listener, Channel, Receiver) {
+    let dir = tempfile::tempdir().unwrap();
+    let serves = options(dir.path());
+    let listener = serves.clone().listen(NAME).unwrap();
+    let (mut sender, receiver) = options(dir.path()).connect(NAME, soon()).unwrap().split();
+    let channel = listener.accept(soon()).unwrap();
+    sender.send(b"one", soon()).unwrap();
+    sender.send(b"two", soon()).unwrap();
+    sender.close(soon()).unwrap();
+    let taking = std::thread::spawn(move || serves.take_over(NAME, soon()).unwrap());
+    assert_eq!(listener.hand_over(vec![channel], soon()).unwrap(), 1);
+    let TakenOver { listener, mut channels, .. } = taking.join().unwrap();
+    (listener, channels.remove(0), receiver)
+}
+
+#[test]
+fn what_a_closed_client_has_sent_is_handed_over() {
+    let (_listener, mut channel, _receiver) = handed_over();
+    let mut buf = [0; 8];
+    for message in [b"one", b"two"] {
+        let len = channel.receiver().recv(&mut buf, soon()).unwrap();
+        assert_eq!(&buf[..len], message);
+    }
+    assert!(matches!(channel.receiver().recv(&mut buf, soon()), Err(RecvError::Closed)));
 }
 
 struct Server(Child);

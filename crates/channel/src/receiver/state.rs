@@ -328,13 +328,15 @@ impl RxState {
         if discard {
             self.held.clear();
         }
-        while self.held.is_empty() {
+        // After the end of the messages, only markers follow.
+        while self.held.is_empty() || self.fin {
             let read = |bytes: &[u8]| if discard { Vec::new() } else { bytes.to_vec() };
             match self.half.try_recv(link.marks, &mut self.scratch, read) {
                 Ok(Got::Message(message)) => {
                     self.count(link, message.len());
                     if !discard {
                         self.hold(link, message);
+                        return false;
                     }
                 }
                 Ok(Got::Internal(internal)) => {
@@ -344,6 +346,7 @@ impl RxState {
                             self.count(link, 0);
                             if !discard {
                                 self.hold(link, Vec::new());
+                                return false;
                             }
                         }
                         // The transport reports damage to the program.
