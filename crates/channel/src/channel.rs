@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use crossway_ring::biased::biased;
 use crossway_sys::OsError;
-use crossway_sys::epoll::Epoll;
 
 use crate::directory::Directory;
 use crate::error::{Error, RecvError};
@@ -19,7 +18,7 @@ use crate::net::wire::Wire;
 use crate::page::Page;
 use crate::policy::Policy;
 use crate::protocol::{Marks, Switch};
-use crate::receiver::{Receiver, RxState};
+use crate::receiver::{Poll, Receiver, RxState};
 use crate::sender::{Sender, TxState};
 use crate::transport::{Halves, Shape, Transport};
 
@@ -68,7 +67,7 @@ impl Channel {
         let (tx, rx) = ends.halves;
         let session = tx.session().cloned();
         let (poll, poll_fd) = if ends.policy.pollable {
-            let poll = Epoll::new(1)?;
+            let poll = Poll::new()?;
             let fd = poll.as_fd().try_clone_to_owned();
             (Some(poll), Some(fd.map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "epoll", e))?))
         } else {
@@ -82,6 +81,7 @@ impl Channel {
             })?;
         let holds = !ends.held.is_empty();
         (rx.held, rx.fin) = (ends.held, ends.fin);
+        rx.show_held();
         let (tx_owner, tx_visitor) = biased(TxState::new(tx, ends.sequences.0));
         let (rx_owner, rx_visitor) = biased(rx);
         let on = ends.transport;

@@ -1,5 +1,6 @@
 //! The receiving half of a channel.
 
+mod poll;
 mod state;
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use crate::error::RecvError;
 use crate::link::{Link, flag};
 use crate::transport::RxHalf;
 
+pub(crate) use poll::Poll;
 use state::Got;
 pub(crate) use state::RxState;
 
@@ -159,7 +161,10 @@ impl Receiver {
             let link = &*self.link;
             let need = big.message.len();
             // It is the next message: other held ones arrived after it.
-            self.rx.with(|rx, _| rx.held.push_front(big.message));
+            self.rx.with(|rx, _| {
+                rx.held.push_front(big.message);
+                rx.show_held();
+            });
             link.rx.raise(flag::HELD);
             RecvError::TooSmall { need, have: big.have }
         })

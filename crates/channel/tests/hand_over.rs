@@ -13,6 +13,7 @@ use crossway_channel::{
     Channel, Directory, Error, EventKind, Listener, Options, Reason, Receiver, RecvError,
     TakenOver, Transport,
 };
+use crossway_sys::poll::{Interest, wait_ready};
 use serving::serve;
 use stream::{Stream, check, fill, soon};
 
@@ -112,9 +113,10 @@ fn a_switch_that_is_requested_at_any_moment_of_a_hand_over_does_not_break_the_ch
 }
 
 /// Hands over a channel whose client has sent two messages and its end, before its program has received them.
-fn handed_over() -> (Listener, Channel, Receiver) {
+fn handed_over(polls: bool) -> (Listener, Channel, Receiver) {
     let dir = tempfile::tempdir().unwrap();
-    let serves = options(dir.path());
+    let mut serves = options(dir.path());
+    serves.policy.pollable = polls;
     let listener = serves.clone().listen(NAME).unwrap();
     let (mut sender, receiver) = options(dir.path()).connect(NAME, soon()).unwrap().split();
     let channel = listener.accept(soon()).unwrap();
@@ -129,13 +131,30 @@ fn handed_over() -> (Listener, Channel, Receiver) {
 
 #[test]
 fn what_a_closed_client_has_sent_is_handed_over() {
-    let (_listener, mut channel, _receiver) = handed_over();
+    let (_listener, mut channel, _receiver) = handed_over(false);
     let mut buf = [0; 8];
     for message in [b"one", b"two"] {
         let len = channel.receiver().recv(&mut buf, soon()).unwrap();
         assert_eq!(&buf[..len], message);
     }
     assert!(matches!(channel.receiver().recv(&mut buf, soon()), Err(RecvError::Closed)));
+}
+
+#[test]
+fn a_program_that_polls_finds_what_the_process_before_it_had_taken_in() {
+    let (_listener, mut channel, _receiver) = handed_over(true);
+    let fd = channel.receiver().poll_fd().unwrap().try_clone_to_owned().unwrap();
+    let mut receive = || loop {
+        assert!(wait_ready(&fd, Interest::Readable, soon()).unwrap(), "nothing to read");
+        let mut buf = [0; 8];
+        match channel.receiver().try_recv(&mut buf) {
+            Err(RecvError::Empty) => {}
+            outcome => break outcome.map(|len| buf[..len].to_vec()),
+        }
+    };
+    assert_eq!(receive().unwrap(), b"one");
+    assert_eq!(receive().unwrap(), b"two");
+    assert!(matches!(receive(), Err(RecvError::Closed)));
 }
 
 struct Server(Child);

@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use crossway_mech::{Deadline, RecvError as TransportError, Rx};
 use crossway_ring::biased::Flags;
-use crossway_sys::epoll::{Epoll, Trigger};
 
 use crate::error::RecvError;
 use crate::link::{Link, Tally, flag};
 use crate::net::lossy::Next;
 use crate::page::Half;
 use crate::protocol::{Internal, MARKER_LEN, Marks};
+use crate::receiver::Poll;
 use crate::slice;
 use crate::transport::RxHalf;
 
@@ -133,7 +133,7 @@ pub(crate) struct RxState {
     /// When a spinning end checks its flags next.
     pub(super) slice: Instant,
     /// The descriptor for poll, if the program wants one.
-    poll: Option<Epoll>,
+    poll: Option<Poll>,
     max_message: usize,
 }
 
@@ -142,7 +142,7 @@ impl RxState {
         half: RxHalf,
         sequence: u64,
         max_message: usize,
-        poll: Option<Epoll>,
+        poll: Option<Poll>,
     ) -> Result<Self, RecvError> {
         let mut state = RxState {
             half: RxHalf::Parked,
@@ -164,12 +164,7 @@ impl RxState {
     /// Continues on another transport; returns the old one.
     pub(crate) fn replace(&mut self, next: RxHalf) -> Result<RxHalf, RecvError> {
         if let Some(poll) = &self.poll {
-            if let Some(fd) = self.half.wait_fd() {
-                poll.remove(fd)?;
-            }
-            if let Some(fd) = next.wait_fd() {
-                poll.add(fd, 0, Trigger::WhileReadable)?;
-            }
+            poll.replace(self.half.wait_fd(), next.wait_fd())?;
         }
         if matches!(next, RxHalf::Uds(_)) {
             self.scratch.resize(self.max_message.max(MARKER_LEN), 0);
@@ -213,6 +208,10 @@ impl RxState {
             Some(Internal::Empty) => return Ok(true),
             Some(Internal::Fin { sequence }) if sequence == self.sequence => {
                 self.fin = true;
+                if self.poll.is_some() {
+                    // The program may poll no more, so the control thread looks for a marker that follows.
+                    link.call();
+                }
                 match &mut self.half {
                     RxHalf::Net(rx) => rx.acknowledge_all(),
                     RxHalf::Lossy(rx) => rx.reliable().acknowledge_all(),
@@ -301,10 +300,19 @@ impl RxState {
             let held = self.held.pop_front();
             if self.held.is_empty() {
                 flags.lower(flag::HELD);
+                self.show_held();
             }
             return held;
         }
         None
+    }
+
+    /// Makes the program's descriptor poll readable if there is something to receive that is not in the transport: a
+    /// held message, or the end that came before.
+    pub(crate) fn show_held(&self) {
+        if let Some(poll) = &self.poll {
+            poll.show(!self.held.is_empty() || self.fin);
+        }
     }
 
     /// Keeps a message for the program's next call.
