@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use crossway_observe::recording::{Direction, Event, Operation, Recording};
 
 use super::roles::Cast;
+use super::unseen::received_unseen;
 
 /// A message, in the order of the sends.
 pub(super) struct Message {
@@ -44,6 +45,8 @@ pub(super) struct Calls<'a> {
     moves: Vec<Moved<'a>>,
     /// Threads that received something on one of the channels.
     pub(super) receivers: HashSet<u32>,
+    /// When each thread was first seen in a call.
+    first_ns: HashMap<u32, i64>,
 }
 
 impl<'a> Calls<'a> {
@@ -53,7 +56,10 @@ impl<'a> Calls<'a> {
         let mut waited: HashSet<u32> = HashSet::new();
         let mut moves = Vec::new();
         let mut receivers = HashSet::new();
+        let mut first_ns: HashMap<u32, i64> = HashMap::new();
         for event in &recording.events {
+            let first = first_ns.entry(event.thread).or_insert(event.at_ns);
+            *first = event.at_ns.min(*first);
             let moving = event.operation != Operation::Wait && event.size_bytes > 0;
             let place = event.channel.filter(|_| moving).and_then(|c| places.get(&c));
             let Some(channel) = place.copied() else {
@@ -65,7 +71,7 @@ impl<'a> Calls<'a> {
             }
             moves.push(Moved { channel, event, idle: waited.remove(&event.thread) });
         }
-        Calls { moves, receivers }
+        Calls { moves, receivers, first_ns }
     }
 
     /// Whether any call was recorded at this end of a channel.
@@ -126,13 +132,15 @@ impl<'a> Calls<'a> {
         }
         for ((channel, direction), numbers) in ways {
             let receiver = &mut ops[cast.ends[channel][1 - direction]];
-            let mut left: VecDeque<(usize, u64)> = numbers
+            let ends: Vec<(i64, u64)> = numbers
                 .iter()
                 .scan(0u64, |end, number| {
                     *end += messages[*number].size;
-                    Some((*number, *end))
+                    Some((messages[*number].begin_ns, *end))
                 })
                 .collect();
+            let mut left: VecDeque<(usize, u64)> =
+                numbers.iter().zip(&ends).map(|(number, (_, end))| (*number, *end)).collect();
             if !seen[channel][1 - direction] {
                 // The unseen end receives what the other one sends as it is sent.
                 receiver.extend(left.drain(..).map(|(message, _)| {
@@ -141,12 +149,21 @@ impl<'a> Calls<'a> {
                 }));
                 continue;
             }
+            let mut those = self.those(channel, direction);
+            those.retain(|moved| moved.event.operation == Operation::Receive);
             let (mut got, mut sent) = (0u64, 0u64);
+            if let Some(first) = those.first() {
+                let first_ns = self.first_ns[&first.event.thread];
+                let receives = those.iter().map(|m| (returned(m.event), m.event.size_bytes));
+                // Received before the thread's first call: the call itself was not seen.
+                let at = first_ns.saturating_sub(1);
+                for (message, end) in left.drain(..received_unseen(&ends, receives, first_ns)) {
+                    receiver.push(Op { key_ns: at, message, sends: false, end_ns: at });
+                    got = end;
+                }
+            }
             let mut upcoming = numbers.iter().peekable();
-            let those = self.those(channel, direction);
-            for Moved { event, .. } in
-                those.into_iter().filter(|moved| moved.event.operation == Operation::Receive)
-            {
+            for Moved { event, .. } in those {
                 let at = returned(event);
                 while let Some(number) = upcoming.next_if(|n| messages[**n].begin_ns <= at) {
                     sent += messages[*number].size;

@@ -9,6 +9,7 @@ mod compile;
 pub(crate) mod fidelity;
 mod roles;
 mod script;
+mod unseen;
 #[cfg(test)]
 mod tests;
 

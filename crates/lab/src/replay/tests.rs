@@ -4,6 +4,7 @@ mod several;
 
 use std::path::Path;
 
+use crossway_observe::recording::{Event, Operation};
 use crossway_observe::tape::{Tape, exchanges};
 use crossway_records::inputs::{ReplayShape, Workload};
 
@@ -99,6 +100,60 @@ fn what_was_sent_before_the_recording_began_is_not_replayed() {
         replay.remarks
     );
     assert_eq!(replay.script.messages, 7);
+}
+
+/// The direction, and whether it is a send, of each step.
+fn turns(replay: &Replay, role: usize) -> Vec<(u32, bool)> {
+    replay.script.roles[role].iter().map(|step| (step.message, step.when.is_some())).collect()
+}
+
+#[test]
+fn who_waited_when_the_recording_began_received_what_came_first() {
+    let whole = compiled(exchanges(4, "tcp-local", None), 100).unwrap();
+    // The server waited for the first request in a call that was not seen. Each later receive is still of its own request.
+    let mut tape = exchanges(4, "tcp-local", None);
+    let first = |e: &Event| e.thread == 1 && e.operation == Operation::Receive;
+    let unseen = tape.recording.events.iter().position(first).unwrap();
+    tape.recording.events.remove(unseen);
+    let server = compiled(tape, 100).unwrap();
+    for role in [0, 1] {
+        assert_eq!(turns(&server, role), turns(&whole, role));
+    }
+    let (exchanged, of_all) = (&server.recorded.channels[0], &whole.recorded.channels[0]);
+    assert_eq!(exchanged.exchanges_ns, of_all.exchanges_ns);
+    assert!(!server.remarks.iter().any(|r| r.contains("were received without")));
+    // The client waited for the answer to a request that was not seen, either.
+    let mut tape = exchanges(4, "tcp-local", None);
+    tape.recording.events.retain(|e| e.at_ns > 0);
+    let gone = |e: &Event| e.thread == 0 && e.operation == Operation::Receive;
+    let answer = tape.recording.events.iter().position(gone).unwrap();
+    tape.recording.events.remove(answer);
+    let client = compiled(tape, 100).unwrap();
+    let order = |role| turns(&client, role).iter().map(|(_, sends)| *sends).collect::<Vec<_>>();
+    // One message at a time: the roles take turns from the first one on.
+    for role in [0, 1] {
+        assert!(order(role).windows(2).all(|pair| pair[0] != pair[1]), "{:?}", order(role));
+    }
+}
+
+#[test]
+fn what_piles_up_is_not_taken_for_received() {
+    // A receiver that is seen from the first, and falls behind.
+    let mut tape = Tape::new("pipe", None);
+    tape.waits(1, -1_000, 500);
+    for number in 0..10 {
+        tape.sends(0, number * 10_000, 3_000, 100);
+        tape.receives(1, number * 20_000 + 5_000, 2_000, 100);
+    }
+    let replay = compiled(tape, 100).unwrap();
+    let received: Vec<u32> = replay.script.roles[1].iter().map(|step| step.message).collect();
+    assert_eq!(received, (0..10).collect::<Vec<_>>());
+    assert_eq!(unseen::received_unseen(&[(0, 100), (10, 200), (20, 300)], [].into_iter(), 15), 2);
+    let late = [(25, 100)];
+    assert_eq!(unseen::received_unseen(&[(0, 100), (20, 200)], late.into_iter(), 15), 1);
+    // This receive returned before anything else was sent: it got the first message itself.
+    let own = [(18, 100), (25, 100)];
+    assert_eq!(unseen::received_unseen(&[(0, 100), (20, 200)], own.into_iter(), 15), 0);
 }
 
 #[test]
