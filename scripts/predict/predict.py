@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """Checks the predictions of `crossway advise --observed` against reality.
 
-    predict.py [--program NAME]... [--rounds N] [--seconds S] [--crossway PROGRAM] [--keep FOLDER] [--write FILE]
+    predict.py [--program NAME]... [--placement apart|together|free] [--rounds N] [--seconds S] [--crossway PROGRAM]
+               [--keep FOLDER] [--write FILE]
 
 Each program runs over TCP. Its rate is measured, then it is recorded, and Crossway predicts its gain from a UNIX socket (Open MPI:
 from shared memory) and from `crossway run`. Then it runs in these ways in turn, and the table has the predicted and the achieved gains:
 the part of its time that the change saves.
+
+The kernel lets programs that take turns share a CPU or use two, and may change that from one second to the next, which can
+make a program three times as fast. So the load and the servers have a CPU each, unless --placement says otherwise.
 """
 
 import argparse
@@ -22,14 +26,13 @@ from pathlib import Path
 
 from programs import LONG, PROGRAMS
 
-BEGIN, END = "<!-- predict: begin -->", "<!-- predict: end -->"
+BEGIN, END = "<!-- predict {}: begin -->", "<!-- predict {}: end -->"
 POINTS = 0.10
 
 
 def measured(program, way, seconds):
     """Requests per second."""
-    argv = [*program.user, *program.prefix, *program.load(way, seconds)]
-    load = subprocess.run(argv, capture_output=True, text=True, timeout=LONG)
+    load = subprocess.run(program.loaded(way, seconds), capture_output=True, text=True, timeout=LONG)
     if load.returncode:
         raise RuntimeError(f"the load of {program.name} failed: {load.stderr.strip()[-300:]}")
     return program.rate(load.stdout)
@@ -37,8 +40,7 @@ def measured(program, way, seconds):
 
 def recorded(crossway, program, way, seconds, into):
     """Records the program while it works."""
-    argv = [*program.user, *program.load(way, LONG)]
-    load = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    load = subprocess.Popen(program.loaded(way, LONG), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(1)
         client = [load.pid] if program.records_load else []
@@ -63,11 +65,12 @@ def predicted(crossway, recording, instead, rate, folder):
     return json.loads(said.stdout)
 
 
-def tried(crossway, kind, rounds, seconds, recording):
+def tried(crossway, kind, cpus, rounds, seconds, recording):
     """Records the program, and then runs it in all ways in turn: its rates before, and those of each round."""
     with tempfile.TemporaryDirectory(prefix="crossway-predict-") as folder:
         os.chmod(folder, 0o755)
         program = kind(folder)
+        program.cpus = cpus
         # Programs that run as somebody else can start it only where they can read it.
         for file in (crossway[0], f"{Path(crossway[0]).parent}/libcrossway_preload.so"):
             shutil.copy(file, folder)
@@ -109,18 +112,26 @@ def saved(before, after):
     return part(times), parts[100], parts[-101]
 
 
-def examine(crossway, kind, rounds, seconds, keep):
+def examine(crossway, kind, args, keep):
     """The predictions with and without the program's rate, this rate, and the achieved gains."""
     recording = keep / "".join(c if c.isalnum() else "-" for c in kind.name)
     known = recording.with_suffix(".json")
     if not known.exists():
         shutil.rmtree(recording, ignore_errors=True)
-        known.write_text(json.dumps(tried(crossway, kind, rounds, seconds, str(recording))))
+        known.write_text(json.dumps(tried(crossway, kind, cpus_of(args.placement), args.rounds, args.seconds, str(recording))))
     figures = json.loads(known.read_text())
     rate, rates = statistics.harmonic_mean(figures["before"]), figures["rates"]
     with tempfile.TemporaryDirectory(prefix="crossway-predict-") as out:
         gain, alone = (predicted(crossway, str(recording), kind.instead, known_rate, out) for known_rate in (rate, None))
     return gain, alone, rate, {way: saved(rates["tcp"], rates[way]) for way in ("unix", "run")}
+
+
+def cpus_of(placement):
+    """The CPU of the load and that of the servers."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if placement == "apart" and len(allowed) < 2:
+        sys.exit("there is one CPU, and programs can be kept apart only on two; try --placement together")
+    return {"apart": allowed[:2], "together": allowed[:1] * 2, "free": None}[placement]
 
 
 def percent(share):
@@ -156,6 +167,7 @@ def main():
     root = Path(__file__).resolve().parent.parent.parent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", action="append", default=[], help="a part of a program's name")
+    parser.add_argument("--placement", choices=["apart", "together", "free"], default="apart")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--crossway", default=f"{root}/target/release/crossway")
@@ -180,7 +192,7 @@ def main():
             print(f"SKIP {kind.name}: {why}; remedy: scripts/setup.sh predict", file=sys.stderr)
             continue
         try:
-            line, hit = row(kind, *examine(crossway, kind, args.rounds, args.seconds, keep))
+            line, hit = row(kind, *examine(crossway, kind, args, keep))
         except (RuntimeError, subprocess.SubprocessError, OSError) as error:
             print(f"FAILED {kind.name}: {error}", file=sys.stderr)
             continue
@@ -190,9 +202,10 @@ def main():
     print(f"{hits} of {len(lines) - 2} within 10 percentage points", flush=True)
     if args.write:
         text = args.write.read_text()
-        before, rest = text.split(BEGIN)
-        after = rest.split(END)[1]
-        args.write.write_text(before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + after)
+        begin, end = BEGIN.format(args.placement), END.format(args.placement)
+        before, rest = text.split(begin)
+        after = rest.split(end)[1]
+        args.write.write_text(before + begin + "\n" + "\n".join(lines) + "\n" + end + after)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ class Program:
     instead = "uds-stream"
     # What precedes the commands of the servers and of the load: who they run as, and by what.
     user, prefix = (), ()
+    # The CPU of the load and that of the servers; `None`: where the kernel lets them run.
+    cpus = None
 
     def __init__(self, folder):
         self.folder, self.port, self.path = Path(folder), free_port(), f"{folder}/socket"
@@ -54,9 +56,18 @@ class Program:
     def address(self, way):
         return self.path if way == "unix" else str(self.port)
 
-    def run(self, *argv, **more):
+    def pinned(self, server):
+        """What precedes the command of a server or of the load, so that it runs on its CPU."""
+        return ["taskset", "-c", str(self.cpus[server])] if self.cpus else []
+
+    def loaded(self, way, seconds):
+        """The command that asks for so long, on its CPU."""
+        return [*self.pinned(0), *self.user, *self.prefix, *self.load(way, seconds)]
+
+    def run(self, *argv, server=1):
+        command = [*self.pinned(server), *self.user, *self.prefix, *argv]
         process = subprocess.Popen(
-            [*self.user, *self.prefix, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **more
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         self.processes.append(process)
         return process
@@ -233,7 +244,7 @@ class Nginx(Program):
         ]:
             config = self.folder / f"{name}.conf"
             config.write_text(f"pid {self.folder}/{name}.pid; {common} {body} }}")
-            self.run("nginx", "-p", str(self.folder), "-c", str(config))
+            self.run("nginx", "-p", str(self.folder), "-c", str(config), server=name == "back")
             if name == "back":
                 self.wait_for(way)
         self.port = front
@@ -287,6 +298,10 @@ class OpenMpi(Program):
 
     name, needs = "Open MPI, round trips of 8 B (shared memory)", ("mpirun.openmpi", "mpicc.openmpi")
     records_load, instead = False, "shm-spin"
+
+    def pinned(self, server):
+        # Each rank needs a CPU; mpirun gives them one each by itself.
+        return []
 
     def start(self, way):
         self.exchange = self.folder / "exchange"

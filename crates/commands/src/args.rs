@@ -263,6 +263,31 @@ pub(crate) fn kernels() -> ArgValueCandidates {
     })
 }
 
+/// Parses a number with a unit of time, such as `60s`, `5min` or `500ms`, and returns the seconds.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 =
+        text[..digits].parse().map_err(|_| "expected a number with a unit, e.g. 60s".to_owned())?;
+    match text[digits..].trim() {
+        "ms" => Ok(number / 1e3),
+        "s" => Ok(number),
+        "min" => Ok(number * 60.0),
+        "" => Err(format!("'{text}' has no unit; write {text}s or {text}min")),
+        unit => Err(format!("unknown unit '{unit}'; write ms, s or min, e.g. 60s")),
+    }
+}
+
+/// Parses a time from 50 ms to an hour, with its unit or as a number of seconds, and returns the seconds.
+pub(crate) fn period(text: &str) -> Result<f64, String> {
+    match text.parse().or_else(|_| seconds(text)) {
+        Ok(s) if (0.05..=3_600.0).contains(&s) => Ok(s),
+        _ => Err(
+            "expected a time from 50ms to 60min, e.g. 2s; a number without a unit is in seconds"
+                .into(),
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,6 +301,18 @@ mod tests {
         }
         for bad in ["", "KiB", "-1", "4kB", "1.5KiB", "99999999999GiB"] {
             assert!(bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn periods_have_a_unit_or_are_in_seconds() {
+        for (text, expected) in
+            [("2", 2.0), ("0.05", 0.05), ("10s", 10.0), ("500ms", 0.5), ("5min", 300.0)]
+        {
+            assert_eq!(period(text), Ok(expected), "{text}");
+        }
+        for bad in ["", "s", "0", "2h", "-1s", "61min", "NaN"] {
+            assert!(period(bad).is_err(), "{bad}");
         }
     }
 }

@@ -89,23 +89,9 @@ pub(crate) struct Advise {
 /// Time limit for measuring unless `--time` is given.
 const USUAL_TIME: Duration = Duration::from_secs(120);
 
-/// Parses a number with a unit of time, such as `60s`, `5min` or `500ms`, and returns the seconds.
-fn seconds(text: &str) -> Result<f64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 =
-        text[..digits].parse().map_err(|_| "expected a number with a unit, e.g. 60s".to_owned())?;
-    match text[digits..].trim() {
-        "ms" => Ok(number / 1e3),
-        "s" => Ok(number),
-        "min" => Ok(number * 60.0),
-        "" => Err(format!("'{text}' has no unit; write {text}s or {text}min")),
-        unit => Err(format!("unknown unit '{unit}'; write ms, s or min, e.g. 60s")),
-    }
-}
-
 /// Parses the time that the whole answer may take.
 fn answer_time(text: &str) -> Result<Duration, String> {
-    let seconds = seconds(text)?;
+    let seconds = args::seconds(text)?;
     if !(1.0..=86_400.0).contains(&seconds) {
         return Err("the time must be from 1s to 1440min".to_owned());
     }

@@ -20,6 +20,7 @@ use crossway_report::observed::page_of_map;
 use serde::Serialize;
 
 use super::Run;
+use crate::args;
 use crate::output;
 use crate::ui::{Interrupts, Ui, on_screen};
 
@@ -43,7 +44,7 @@ pub(crate) struct Observe {
     all: bool,
     /// Show the map again every S seconds, with rates, until interrupted [default: every second]
     // With `=`, since `--watch 4711` could mean a process.
-    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = seconds)]
+    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = args::period)]
     watch: Option<f64>,
     /// Exit after this many maps of --watch
     #[arg(short = 'n', long, value_name = "N", requires = "watch")]
@@ -52,13 +53,13 @@ pub(crate) struct Observe {
     #[arg(long)]
     json: bool,
     /// Seconds between the start of COMMAND and its map
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = args::period)]
     after: f64,
     /// Record what the processes exchange into this new folder
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["watch", "json", "all", "recording"])]
     record: Option<PathBuf>,
-    /// Record for S seconds [default: until the processes end or Ctrl-C]
-    #[arg(long, value_name = "S", requires = "record", value_parser = seconds)]
+    /// Record for so long, e.g. 10s [default: until the processes end or Ctrl-C]
+    #[arg(long, value_name = "TIME", requires = "record", value_parser = args::period)]
     time: Option<f64>,
     /// How to record [default: ebpf, or strace where that is not possible]
     #[arg(long, value_enum, requires = "record", conflicts_with = "import")]
@@ -82,13 +83,6 @@ pub(crate) struct Observe {
     /// Start this command and observe it
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "targets")]
     command: Vec<OsString>,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(s) if (0.05..=3_600.0).contains(&s) => Ok(s),
-        _ => Err("expected a number of seconds from 0.05 to 3600".into()),
-    }
 }
 
 /// A map as it is printed: with its answers, and the rates since the previous one.

@@ -143,6 +143,7 @@ mod tests {
                     channel: 0,
                     when,
                     due_ns: None,
+                    polled: false,
                     exchange: None,
                 })
                 .collect()

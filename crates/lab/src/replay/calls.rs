@@ -30,6 +30,8 @@ pub(super) struct Op {
     pub(super) sends: bool,
     /// When the call returned.
     pub(super) end_ns: i64,
+    /// Whether it receives after the thread had waited until something could be received.
+    pub(super) polled: bool,
 }
 
 /// A call on one of the channels.
@@ -38,6 +40,8 @@ struct Moved<'a> {
     event: &'a Event,
     /// Whether the thread waited for something else since its previous call on one of the channels.
     idle: bool,
+    /// Whether it waited in poll, epoll or select since then.
+    polled: bool,
 }
 
 /// The calls on channels.
@@ -53,7 +57,7 @@ impl<'a> Calls<'a> {
     pub(super) fn of(recording: &'a Recording, channels: &[u32]) -> Calls<'a> {
         let places: HashMap<u32, usize> =
             channels.iter().enumerate().map(|(place, channel)| (*channel, place)).collect();
-        let mut waited: HashSet<u32> = HashSet::new();
+        let [mut waited, mut polled]: [HashSet<u32>; 2] = Default::default();
         let mut moves = Vec::new();
         let mut receivers = HashSet::new();
         let mut first_ns: HashMap<u32, i64> = HashMap::new();
@@ -64,12 +68,17 @@ impl<'a> Calls<'a> {
             let place = event.channel.filter(|_| moving).and_then(|c| places.get(&c));
             let Some(channel) = place.copied() else {
                 waited.insert(event.thread);
+                // A wait on a futex has the channel that its memory is.
+                if event.operation == Operation::Wait && event.channel.is_none() {
+                    polled.insert(event.thread);
+                }
                 continue;
             };
             if event.operation == Operation::Receive {
                 receivers.insert(event.thread);
             }
-            moves.push(Moved { channel, event, idle: waited.remove(&event.thread) });
+            let idle = waited.remove(&event.thread);
+            moves.push(Moved { channel, event, idle, polled: polled.remove(&event.thread) });
         }
         Calls { moves, receivers, first_ns }
     }
@@ -127,7 +136,7 @@ impl<'a> Calls<'a> {
         for (number, message) in messages.iter().enumerate() {
             let (key_ns, end_ns) = (message.begin_ns, message.end_ns);
             let role = cast.ends[message.channel][message.direction];
-            ops[role].push(Op { key_ns, message: number, sends: true, end_ns });
+            ops[role].push(Op { key_ns, message: number, sends: true, end_ns, polled: false });
             ways.entry((message.channel, message.direction)).or_default().push(number);
         }
         for ((channel, direction), numbers) in ways {
@@ -145,7 +154,7 @@ impl<'a> Calls<'a> {
                 // The unseen end receives what the other one sends as it is sent.
                 receiver.extend(left.drain(..).map(|(message, _)| {
                     let key_ns = messages[message].begin_ns;
-                    Op { key_ns, message, sends: false, end_ns: key_ns }
+                    Op { key_ns, message, sends: false, end_ns: key_ns, polled: false }
                 }));
                 continue;
             }
@@ -158,12 +167,13 @@ impl<'a> Calls<'a> {
                 // Received before the thread's first call: the call itself was not seen.
                 let at = first_ns.saturating_sub(1);
                 for (message, end) in left.drain(..received_unseen(&ends, receives, first_ns)) {
-                    receiver.push(Op { key_ns: at, message, sends: false, end_ns: at });
+                    let polled = first.polled;
+                    receiver.push(Op { key_ns: at, message, sends: false, end_ns: at, polled });
                     got = end;
                 }
             }
             let mut upcoming = numbers.iter().peekable();
-            for Moved { event, .. } in those {
+            for Moved { event, polled, .. } in those {
                 let at = returned(event);
                 while let Some(number) = upcoming.next_if(|n| messages[**n].begin_ns <= at) {
                     sent += messages[*number].size;
@@ -175,7 +185,8 @@ impl<'a> Calls<'a> {
                 while let Some((message, _)) = left.front().copied().filter(|(_, end)| *end <= got)
                 {
                     left.pop_front();
-                    receiver.push(Op { key_ns: at, message, sends: false, end_ns: at });
+                    let polled = *polled;
+                    receiver.push(Op { key_ns: at, message, sends: false, end_ns: at, polled });
                 }
             }
             // What was not seen received is received at the end.
@@ -184,6 +195,7 @@ impl<'a> Calls<'a> {
                 message,
                 sends: false,
                 end_ns: i64::MAX,
+                polled: false,
             }));
         }
         for ops in &mut ops {

@@ -158,6 +158,7 @@ pub(super) fn compile(
                     When::At(ns) if !op.sends => Some(ns),
                     _ => None,
                 },
+                polled: op.polled,
                 exchange: marks[op.message].filter(sends),
             }
         };

@@ -9,9 +9,9 @@ mod compile;
 pub(crate) mod fidelity;
 mod roles;
 mod script;
-mod unseen;
 #[cfg(test)]
 mod tests;
+mod unseen;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

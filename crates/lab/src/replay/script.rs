@@ -48,6 +48,9 @@ pub struct Step {
     /// Of a message that this role receives: when it is due if it has a time, nanoseconds after the begin.
     #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
     pub due_ns: Option<u64>,
+    /// Of a message that this role receives: whether the program waited in poll, epoll or select before; the role polls.
+    #[serde(rename = "p", default, skip_serializing_if = "std::ops::Not::not")]
+    pub polled: bool,
     /// What it is in an exchange that this role begins.
     #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     pub exchange: Option<Exchange>,
@@ -177,6 +180,9 @@ impl Script {
             hash.update(&step.size.to_le_bytes());
             hash.update(&[kind]);
             hash.update(&ns.to_le_bytes());
+            if step.polled {
+                hash.update(b"p");
+            }
             if several {
                 hash.update(&role.to_le_bytes());
                 hash.update(&step.channel.to_le_bytes());

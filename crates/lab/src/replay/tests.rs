@@ -182,6 +182,26 @@ fn a_pause_with_a_wait_is_a_sleep() {
 }
 
 #[test]
+fn a_role_polls_where_the_program_did() {
+    let mut tape = Tape::new("tcp-local", None);
+    for number in 0..3 {
+        let at = number * 100_000;
+        tape.sends(0, at, 5_000, 64);
+        // A server with an event loop, and a client that blocks in its receive.
+        tape.waits(1, at - 20_000, 24_000);
+        tape.receives(1, at + 6_000, 1_000, 64);
+        tape.sends(1, at + 10_000, 5_000, 64);
+        tape.receives(0, at + 6_000, 15_000, 64);
+    }
+    let replay = compiled(tape, 100).unwrap();
+    let polls = |role: usize| -> Vec<bool> {
+        replay.script.roles[role].iter().map(|step| step.polled).collect()
+    };
+    assert_eq!(polls(0), [false; 6]);
+    assert_eq!(polls(1), [true, false].repeat(3));
+}
+
+#[test]
 fn times_that_contradict_the_order_are_refused() {
     let mut tape = Tape::new("pipe", None);
     // Each waits for what the other one sends later.

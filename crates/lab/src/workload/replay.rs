@@ -4,14 +4,15 @@
 
 use crossway_mech::{Boundaries, Rx, Tx};
 use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
-use crossway_sys::spin;
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::{OsError, spin};
 
 use super::metered;
 use crate::control::{LineSeen, Outcome, Part, Replayed, Window};
 use crate::ends::Ends;
 use crate::replay::arena::{Arena, Place, Tally};
 use crate::replay::{Exchange, RoleScript, When};
-use crate::role_context::{Distribution, RoleContext, RoleError};
+use crate::role_context::{Distribution, RoleContext, RoleError, sleeps};
 use crossway_records::inputs::Span;
 
 /// Pauses shorter than this are not slept, nanoseconds: going to sleep and waking up takes about as long.
@@ -24,6 +25,7 @@ struct Move {
     channel: u16,
     when: Option<When>,
     due_ns: Option<u64>,
+    polled: bool,
     exchange: Option<Exchange>,
     place: Place,
 }
@@ -72,6 +74,7 @@ impl Player {
                 channel: step.channel,
                 when: step.when,
                 due_ns: step.due_ns,
+                polled: step.polled,
                 exchange: step.exchange,
                 place,
             })
@@ -193,6 +196,7 @@ pub(crate) fn play<T: Tx, R: Rx>(
     begin_ns: u64,
 ) -> Result<(), RoleError> {
     let streams = context.caps.boundaries == Boundaries::Stream;
+    let may_sleep = sleeps(context.spec.wait);
     let RoleContext { player, scratch, .. } = context;
     let Some(player) = player else { return Err(no_script()) };
     let Player { moves, arena, script, lines, tally, .. } = player;
@@ -211,6 +215,13 @@ pub(crate) fn play<T: Tx, R: Rx>(
                 let len = if streams { step.place.size } else { scratch.len() };
                 let number = line.next[1];
                 line.next[1] += 1;
+                if step.polled
+                    && may_sleep
+                    && let Some(bell) = rx.wait_fd()
+                {
+                    wait_ready(bell, Interest::Readable, None)
+                        .map_err(|e| OsError::new("poll", "", e))?;
+                }
                 rx.recv_in_place(&mut scratch[..len], None, |message| {
                     tally.check(message, &step.place, number);
                 })?;

@@ -4,7 +4,6 @@ use anyhow::{Context, bail};
 use crossway_advise::property::Property;
 use toml::{Table, Value};
 
-use super::seconds;
 use crate::args;
 
 /// The keys of a question file as command line options.
@@ -197,7 +196,7 @@ impl Asked {
                 };
                 let mut inner = Table::from_iter([("wish".to_owned(), wish.into())]);
                 if property == Property::CrashDetection {
-                    let ms = seconds(value)
+                    let ms = args::seconds(value)
                         .map_err(|why| anyhow::anyhow!("--{wish} {word}: {why}"))?
                         * 1e3;
                     inner.insert("within_ms".to_owned(), Value::Float(ms));

@@ -9,12 +9,13 @@ use crossway_tipc_client::admin::{LinkView, NodeView, Order, SocketView};
 use serde::Serialize;
 
 use super::{Site, ask, socket};
+use crate::args;
 use crate::ui::{Interrupts, on_screen};
 
 #[derive(clap::Args)]
 pub(super) struct Top {
     /// Seconds between updates
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = args::period)]
     interval: f64,
     /// Exit after this many updates [default: run until interrupted]
     #[arg(short = 'n', long, value_name = "N")]
@@ -22,13 +23,6 @@ pub(super) struct Top {
     /// Number of sockets to show, the busiest first
     #[arg(long, value_name = "N", default_value_t = 20)]
     sockets: usize,
-}
-
-fn interval(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(s) if (0.05..=3_600.0).contains(&s) => Ok(s),
-        _ => Err("expected a number of seconds from 0.05 to 3600".into()),
-    }
 }
 
 /// Snapshot of the node, links and sockets.
