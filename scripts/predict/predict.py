@@ -26,7 +26,7 @@ from pathlib import Path
 
 from programs import LONG, PROGRAMS
 
-BEGIN, END = "<!-- predict {}: begin -->", "<!-- predict {}: end -->"
+BEGIN, END = "<!-- predict: begin -->", "<!-- predict: end -->"
 POINTS = 0.10
 
 
@@ -202,10 +202,9 @@ def main():
     print(f"{hits} of {len(lines) - 2} within 10 percentage points", flush=True)
     if args.write:
         text = args.write.read_text()
-        begin, end = BEGIN.format(args.placement), END.format(args.placement)
-        before, rest = text.split(begin)
-        after = rest.split(end)[1]
-        args.write.write_text(before + begin + "\n" + "\n".join(lines) + "\n" + end + after)
+        before, rest = text.split(BEGIN)
+        after = rest.split(END)[1]
+        args.write.write_text(before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + after)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ use crossway_records::stats::Interval;
 use toml::{Table, Value};
 
 /// Trials of each mechanism and placement.
-const TRIALS: u64 = 9;
+const TRIALS: u64 = 15;
 const MEASURE_MS: u64 = 100;
 const WARMUP_MS: u64 = 30;
 /// A gain that cannot exceed this part of the time is not worth a change.

@@ -166,11 +166,12 @@ impl<'a> Calls<'a> {
                 let receives = those.iter().map(|m| (returned(m.event), m.event.size_bytes));
                 // Received before the thread's first call: the call itself was not seen.
                 let at = first_ns.saturating_sub(1);
-                for (message, end) in left.drain(..received_unseen(&ends, receives, first_ns)) {
+                got = received_unseen(&ends, receives, first_ns);
+                let whole = left.iter().take_while(|(_, end)| *end <= got).count();
+                receiver.extend(left.drain(..whole).map(|(message, _)| {
                     let polled = first.polled;
-                    receiver.push(Op { key_ns: at, message, sends: false, end_ns: at, polled });
-                    got = end;
-                }
+                    Op { key_ns: at, message, sends: false, end_ns: at, polled }
+                }));
             }
             let mut upcoming = numbers.iter().peekable();
             for Moved { event, polled, .. } in those {

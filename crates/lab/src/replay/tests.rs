@@ -148,12 +148,15 @@ fn what_piles_up_is_not_taken_for_received() {
     let replay = compiled(tape, 100).unwrap();
     let received: Vec<u32> = replay.script.roles[1].iter().map(|step| step.message).collect();
     assert_eq!(received, (0..10).collect::<Vec<_>>());
-    assert_eq!(unseen::received_unseen(&[(0, 100), (10, 200), (20, 300)], [].into_iter(), 15), 2);
-    let late = [(25, 100)];
-    assert_eq!(unseen::received_unseen(&[(0, 100), (20, 200)], late.into_iter(), 15), 1);
+    let two = [(0, 100), (20, 200)];
+    let unseen =
+        |receives: &[(i64, u64)]| unseen::received_unseen(&two, receives.iter().copied(), 15);
+    assert_eq!(unseen(&[]), 100);
+    assert_eq!(unseen(&[(25, 100)]), 100);
+    // The head of the first message was received unseen.
+    assert_eq!(unseen(&[(16, 60), (25, 40), (30, 60)]), 40);
     // This receive returned before anything else was sent: it got the first message itself.
-    let own = [(18, 100), (25, 100)];
-    assert_eq!(unseen::received_unseen(&[(0, 100), (20, 200)], own.into_iter(), 15), 0);
+    assert_eq!(unseen(&[(18, 100), (25, 100)]), 0);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! messages and what they add up to, and room for the samples. The loop reads the clock only where a pause, a sample or
 //! a later step needs it.
 
-use crossway_mech::{Boundaries, Rx, Tx};
+use crossway_mech::{Boundaries, Rx, Tx, Wait};
 use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::{OsError, spin};
@@ -12,7 +12,7 @@ use crate::control::{LineSeen, Outcome, Part, Replayed, Window};
 use crate::ends::Ends;
 use crate::replay::arena::{Arena, Place, Tally};
 use crate::replay::{Exchange, RoleScript, When};
-use crate::role_context::{Distribution, RoleContext, RoleError, sleeps};
+use crate::role_context::{Distribution, RoleContext, RoleError};
 use crossway_records::inputs::Span;
 
 /// Pauses shorter than this are not slept, nanoseconds: going to sleep and waking up takes about as long.
@@ -196,7 +196,8 @@ pub(crate) fn play<T: Tx, R: Rx>(
     begin_ns: u64,
 ) -> Result<(), RoleError> {
     let streams = context.caps.boundaries == Boundaries::Stream;
-    let may_sleep = sleeps(context.spec.wait);
+    // Who looks before sleeping looks instead of polling.
+    let may_poll = context.spec.wait == Wait::Block;
     let RoleContext { player, scratch, .. } = context;
     let Some(player) = player else { return Err(no_script()) };
     let Player { moves, arena, script, lines, tally, .. } = player;
@@ -216,7 +217,7 @@ pub(crate) fn play<T: Tx, R: Rx>(
                 let number = line.next[1];
                 line.next[1] += 1;
                 if step.polled
-                    && may_sleep
+                    && may_poll
                     && let Some(bell) = rx.wait_fd()
                 {
                     wait_ready(bell, Interest::Readable, None)
