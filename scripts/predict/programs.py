@@ -306,7 +306,7 @@ class OpenMpi(Program):
     def start(self, way):
         self.exchange = self.folder / "exchange"
         if not self.exchange.exists():
-            source = Path(__file__).resolve().parent.parent / "mpi/exchange.c"
+            source = Path(__file__).resolve().parent.parent.parent / "crates/lab/src/mpi/exchange.c"
             subprocess.run(["mpicc.openmpi", "-O2", "-o", str(self.exchange), str(source)], check=True)
 
     def observed(self):

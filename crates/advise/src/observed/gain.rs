@@ -219,8 +219,10 @@ impl Flow {
             let ways = [(now, false), (id, unmodified)];
             let trials = ways.map(|way| self.trials(way, records));
             let rounds = Times::of(&trials, |record| self.time_of(record));
-            let Some(Saved { ns: saved_ns, share: less_time }) = self.saved(&rounds, exchange_ns)
-            else {
+            let replayed = |r: &&Record| matches!(r.inputs.workload, Workload::Replay { .. });
+            let whole = trials.iter().flat_map(Rounds::values).all(|r| replayed(&r));
+            let saved = self.saved(&rounds, exchange_ns, whole);
+            let Some(Saved { ns: saved_ns, share: less_time }) = saved else {
                 remarks.push(format!(
                     "{now} and {id} could not be compared here: {}",
                     self.why_no_cost(ways, records)
@@ -316,16 +318,22 @@ impl Flow {
     }
 
     /// What a change saves of an exchange that takes so long, from the times before and after it in
-    /// each round; `None` without rounds.
-    fn saved(&self, rounds: &[Times], exchange_ns: Interval) -> Option<Saved> {
+    /// each round; `None` without rounds. `whole`: these are of the whole exchange, with what the
+    /// program does in between.
+    fn saved(&self, rounds: &[Times], exchange_ns: Interval, whole: bool) -> Option<Saved> {
         if self.shape == ReplayShape::Stream && !rounds.is_empty() {
             // The program decides when it sends, and is not held back.
             let nothing = Interval { low: 0.0, high: 0.0 };
             return Some(Saved { ns: nothing, share: nothing });
         }
-        // An exchange that takes longer here than the program's is quicker there, with every
-        // mechanism.
-        let fits = |was: f64, ns: f64| if self.is_in_turn() { (ns / was).min(1.0) } else { 1.0 };
+        // What takes longer here than in the program is quicker there, with every mechanism. A whole
+        // exchange that is quicker here lacks what a wake-up costs the program besides, such as its
+        // cold caches: it is saved in proportion.
+        let fits = |was: f64, ns: f64| match (self.is_in_turn(), whole) {
+            (true, true) => ns / was,
+            (true, false) => (ns / was).min(1.0),
+            (false, _) => 1.0,
+        };
         let of = |exchange_ns: f64| {
             let ns = |was: f64, is: f64| (was - is) * fits(was, exchange_ns);
             let share = |was: f64, is: f64| (ns(was, is) / exchange_ns).min(MOST);
