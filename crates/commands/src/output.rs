@@ -5,8 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use crossway_sys::Errno;
+use crossway_sys::{Errno, whole_file};
 use serde::Serialize;
 
 /// Writes what `fill` produces to `path`, which the user chose. An error contains `remedy`, the next step for the user.
@@ -17,25 +16,40 @@ pub(crate) fn write(
     remedy: &str,
     fill: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let cannot = |error| explained(error, path, remedy);
-    let Some(file) = regular(path) else {
-        let attempt = || -> anyhow::Result<()> {
-            let mut out = BufWriter::new(OpenOptions::new().write(true).open(path)?);
-            fill(&mut out)?;
-            Ok(out.flush()?)
-        };
-        return attempt().map_err(cannot);
+    let written = match regular(path) {
+        Some(file) => whole(&file, fill),
+        None => {
+            let opened = OpenOptions::new().write(true).open(path).map_err(anyhow::Error::from);
+            opened.and_then(|file| filled(file, fill))
+        }
     };
-    let attempt = |part: &Path| -> anyhow::Result<()> {
-        let mut out = BufWriter::new(File::create(part)?);
-        fill(&mut out)?;
-        out.flush()?;
-        Ok(fs::rename(part, &file)?)
-    };
-    let part = part_of(&file).map_err(cannot)?;
-    attempt(&part).map_err(cannot).inspect_err(|_| {
-        let _ = fs::remove_file(&part);
-    })
+    written.map_err(|error| explained(error, path, remedy))
+}
+
+/// Writes what `fill` produces to a file that the user has not chosen, such as the page in a run's
+/// folder, like [`write()`]. A link there, which may be a stranger's, is replaced.
+pub(crate) fn replace(
+    path: &Path,
+    remedy: &str,
+    fill: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    whole(path, fill).map_err(|error| explained(error, path, remedy))
+}
+
+fn whole(
+    path: &Path,
+    fill: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    whole_file::write(path, |file| filled(file.try_clone()?, fill))
+}
+
+fn filled(
+    file: File,
+    fill: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(file);
+    fill(&mut out)?;
+    Ok(out.flush()?)
 }
 
 /// Adds what could not be written, and the next step, to an error: `remedy`, unless a limit of this process is the
@@ -63,15 +77,8 @@ pub(crate) fn write_lines(out: &mut impl Write, records: &[impl Serialize]) -> a
 /// Checks that [`write()`] will be able to write a regular file; checks nothing for other paths. To be called before
 /// work that takes minutes and whose result would otherwise be lost.
 pub(crate) fn check(path: &Path, remedy: &str) -> anyhow::Result<()> {
-    let attempt = || -> anyhow::Result<()> {
-        if let Some(file) = regular(path) {
-            let part = part_of(&file)?;
-            File::create(&part)?;
-            fs::remove_file(&part)?;
-        }
-        Ok(())
-    };
-    attempt().map_err(|error| explained(error, path, remedy))
+    let checked = regular(path).map_or(Ok(()), |file| whole_file::check(&file));
+    checked.map_err(|error| explained(error.into(), path, remedy))
 }
 
 /// Returns the regular file, existing or yet to be created, to which `path` refers; `None` if it is something else or a
@@ -82,11 +89,4 @@ fn regular(path: &Path) -> Option<PathBuf> {
         // Only the system can follow a link whose target does not exist yet.
         Err(_) => (!path.is_symlink()).then(|| path.to_owned()),
     }
-}
-
-/// Returns the path of a temporary file in the same directory, which a single rename moves to its final name.
-fn part_of(file: &Path) -> anyhow::Result<PathBuf> {
-    let mut name = file.file_name().context("the output path has no file name")?.to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    Ok(file.with_file_name(name))
 }

@@ -54,6 +54,7 @@ pub enum BundleError {
         /// The file.
         path: PathBuf,
         /// The system's error.
+        #[source]
         cause: io::Error,
     },
 }

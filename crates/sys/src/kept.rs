@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::StatVfsMountFlags;
 
-use crate::{OsError, lease, trust};
+use crate::{OsError, trust, whole_file};
 
 /// Makes sure that `folder`, which is made if it is missing, has a file with this name and content, from which programs can
 /// load code. An existing file with other content is replaced; programs that have loaded it keep it. Returns its path.
@@ -28,18 +28,13 @@ pub fn keep_code(folder: &Path, name: &str, content: &[u8]) -> Result<PathBuf, O
     if is_there && trust::check(&path).is_ok() {
         return Ok(path);
     }
-    let new = folder.join(format!(".{name}-{:016x}", lease::random_number()));
-    let write = || {
-        let mut file = File::create_new(&new)?;
+    let write = |file: &mut File| {
         // Whatever the umask says: a program that has changed its user loads it, too.
         file.set_permissions(Permissions::from_mode(0o644))?;
-        file.write_all(content)?;
-        fs::rename(&new, &path)
+        file.write_all(content)
     };
-    write().map_err(|error| {
-        let _ = fs::remove_file(&new);
-        OsError::new("write", path.display(), error)
-    })?;
+    whole_file::write(&path, write)
+        .map_err(|error| OsError::new("write", path.display(), error))?;
     Ok(path)
 }
 

@@ -81,6 +81,7 @@ pub mod uring;
 pub mod usage;
 pub mod vmsplice;
 pub mod vsock;
+pub mod whole_file;
 pub mod words;
 pub mod xstate;
 pub mod yardstick;

@@ -43,7 +43,7 @@ fn own_program() -> anyhow::Result<std::path::PathBuf> {
 
 /// Stores records in a run's folder; always returns true.
 fn store<T: SideRecord + Serialize>(dir: &Path, records: &[T]) -> anyhow::Result<bool> {
-    output::write(&dir.join(T::FILE), "choose another folder with --out", |out| {
+    output::replace(&dir.join(T::FILE), "choose another folder with --out", |out| {
         output::write_lines(out, records)
     })?;
     Ok(true)

@@ -110,7 +110,7 @@ pub(super) fn take_beside(dir: &Path, mechanisms: Vec<String>) -> anyhow::Result
         Err(MatrixError::Interrupted) => Ok(false),
         records => {
             let records = records?;
-            output::write(&dir.join(FAULTS), "choose another folder with --out", |out| {
+            output::replace(&dir.join(FAULTS), "choose another folder with --out", |out| {
                 output::write_lines(out, &records)
             })?;
             Ok(true)

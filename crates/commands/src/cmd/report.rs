@@ -1,10 +1,12 @@
 //! `crossway report`: a run's results as an HTML page, on the terminal, as Markdown, JSON, a chart or a bundle.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use crossway_records::records_io::RESULTS;
 use crossway_report::bundle::{self, Identity, Replaced};
 use crossway_report::terminal::{self, Told};
 use crossway_report::units::count;
@@ -75,7 +77,7 @@ impl Run for Report {
         } else if self.terminal {
             self.emit(&terminal::terminal(&run, ui.colour && self.output.is_none(), ui.width))?;
         } else {
-            let page = self.output.clone().unwrap_or_else(|| beside(&dir, "report.html"));
+            let page = beside(&dir, "report.html");
             let remedy = match self.just_measured {
                 true => format!(
                     "the records are complete; write the page elsewhere: crossway report {} -o FILE",
@@ -83,7 +85,7 @@ impl Run for Report {
                 ),
                 false => ANOTHER_FILE.to_owned(),
             };
-            output::write(&page, &remedy, |out| Ok(html::write(&run, out)?))?;
+            let page = self.write_to(page, &remedy, |out| Ok(html::write(&run, out)?))?;
             let told = if self.just_measured { Told::Before } else { Told::NotYet };
             print!("{}", terminal::brief(&run, ui.colour, ui.width, told));
             println!("Report with intervals and charts: {}", page.display());
@@ -109,7 +111,10 @@ impl Report {
     }
 
     fn write_bundle(&self, dir: &Path) -> anyhow::Result<ExitCode> {
-        let file = self.output.clone().unwrap_or_else(|| beside(dir, "bundle.tar.gz"));
+        let file = beside(dir, "bundle.tar.gz");
+        if !dir.is_dir() && !dir.ends_with(RESULTS) {
+            bail!("a bundle is made of a run's folder; {} is a file beside it", dir.display());
+        }
         let dir = match beside(dir, "") {
             here if here.as_os_str().is_empty() => PathBuf::from("."),
             dir => dir,
@@ -119,7 +124,7 @@ impl Report {
             false => Some(bundle::names_in(&dir, Identity::here())?),
         };
         let mut replaced = Replaced::default();
-        output::write(&file, ANOTHER_FILE, |out| {
+        let file = self.write_to(file, ANOTHER_FILE, |out| {
             replaced = bundle::write(&dir, redaction, out)?;
             Ok(())
         })?;
@@ -142,6 +147,19 @@ impl Report {
             );
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Writes the file that the user has named or, without one, `usual`. Returns its path.
+    fn write_to(
+        &self,
+        usual: PathBuf,
+        remedy: &str,
+        fill: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<PathBuf> {
+        match &self.output {
+            Some(named) => output::write(named, remedy, fill).map(|()| named.clone()),
+            None => output::replace(&usual, remedy, fill).map(|()| usual),
+        }
     }
 
     fn emit(&self, text: &str) -> anyhow::Result<()> {

@@ -218,7 +218,18 @@ fn every_path_in_a_shared_folder_is_private_or_created_exclusively() {
         &["contender", "build", "pipe-c"],
         &["measure", plan.to_str().unwrap()],
         &["advise", "chatty", "--time", "2s"],
-        &["channel", "list"],
+        &["channel", "top", "--once"],
+        &["observe", "--all"],
+        &["observe", "--record", "recording", "--", "true"],
+        &["run", "--", "true"],
+        &["tipc", "run", "--", "true"],
+        &["faults", "pipe"],
+        &["profile", "pipe", "--measure-ms", "50"],
+        &["report", "latest", "--bundle"],
+        &["net", "list"],
+        &["guest", "list"],
+        &["linx", "list"],
+        &["tipc", "node", "list"],
     ] {
         let log = place.dir.path().join("trace");
         let strace = ["strace", "-f", "-qq", "-s", "400", "-e", "trace=%file,bind,connect", "-o"];
@@ -268,6 +279,59 @@ fn a_home_that_cannot_be_used_costs_the_contenders_only() {
         bare(&user, &["contender", "list", "python-pipe"], &dir).env("HOME", "/").output().unwrap();
     let said = text(&list).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("XDG_CACHE_HOME"), "{said}");
+}
+
+#[test]
+fn without_proc_or_on_read_only_file_systems_an_error_names_the_next_step() {
+    let place = Place::new(PLAN);
+    let apart = |script: &str| {
+        let script = format!("{script} && exec \"$0\" \"$@\"");
+        let through = ["unshare", "--mount", "--propagation", "private", "sh", "-c", &script];
+        let ran = bare(&through, &["measure", "plan.toml"], place.dir.path()).output().unwrap();
+        (ran.status.code(), text(&ran))
+    };
+    if !works(&["unshare", "--mount", "true"], "run as root with util-linux") {
+        return;
+    }
+    let (code, said) = apart("umount -l /proc");
+    assert!(code == Some(2) && said.contains("Is /proc mounted?"), "{said}");
+    let (code, said) = apart("mount --bind -o ro /tmp /tmp && mount -o remount,bind,ro /tmp");
+    assert!(code == Some(2) && said.contains("XDG_RUNTIME_DIR"), "{said}");
+}
+
+/// As root in the folder of another user, who could name any file of root's.
+#[test]
+fn links_in_the_folder_of_a_run_are_not_followed() {
+    let place = Place::new(PLAN);
+    assert!(place.measure(&[]).status.success());
+    let (run, victim) = (place.run(), place.dir.path().join("victim"));
+    let link = |name: &str| {
+        fs::write(&victim, "precious, without an end of line").unwrap();
+        let _ = fs::remove_file(run.join(name));
+        std::os::unix::fs::symlink(&victim, run.join(name)).unwrap();
+    };
+    let is_whole = || fs::read_to_string(&victim).unwrap() == "precious, without an end of line";
+    for (name, args) in
+        [("report.html", &["report", "latest"][..]), ("bundle.tar.gz", &["report", "--bundle"])]
+    {
+        link(name);
+        let ran = place.command(args).output().unwrap();
+        assert!(ran.status.success() && is_whole(), "{name}: {}", text(&ran));
+        assert!(!run.join(name).is_symlink());
+    }
+    link("env.json");
+    fs::copy(run.join("results.jsonl"), place.dir.path().join("records")).unwrap();
+    link("results.jsonl");
+    let resumed = place.command(&["measure", "--resume", run.to_str().unwrap()]).output().unwrap();
+    assert_eq!(resumed.status.code(), Some(2), "{}", text(&resumed));
+    assert!(is_whole(), "{}", text(&resumed));
+    // A link that the user names is followed.
+    fs::rename(place.dir.path().join("records"), run.join("results.jsonl")).unwrap();
+    fs::remove_file(run.join("env.json")).unwrap();
+    link("page.html");
+    let page = run.join("page.html");
+    let ran = place.command(&["report", "latest", "-o", page.to_str().unwrap()]).output().unwrap();
+    assert!(ran.status.success() && page.is_symlink() && !is_whole(), "{}", text(&ran));
 }
 
 #[test]

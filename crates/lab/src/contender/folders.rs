@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use crossway_sys::trust::{self, Untrusted};
-use crossway_sys::{OsError, proc};
+use crossway_sys::{OsError, proc, whole_file};
 
 use super::Contender;
 use super::declaration::{self, DeclarationError};
@@ -166,9 +167,7 @@ fn write_helpers(dir: &Path) -> Result<(), OsError> {
             continue;
         }
         // Another process may be reading it, so the new text replaces it atomically.
-        let fresh = dir.join(format!("{name}.{}", std::process::id()));
-        fs::write(&fresh, text)
-            .and_then(|()| fs::rename(&fresh, &path))
+        whole_file::write(&path, |file| file.write_all(text.as_bytes()))
             .map_err(|cause| OsError::new("write", path.display(), cause))?;
     }
     Ok(())

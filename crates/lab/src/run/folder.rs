@@ -6,8 +6,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crossway_sys::OsError;
 use crossway_sys::error::Explained;
+use crossway_sys::{OsError, whole_file};
 use serde::Serialize;
 
 use super::Options;
@@ -211,6 +211,11 @@ impl Folder {
     pub(super) fn reopen(dir: &Path) -> Result<Self, RunError> {
         let info = Self::info(dir)?;
         let path = dir.join(RESULTS);
+        if path.is_symlink() {
+            // What is behind a link, which may be a stranger's, would be cut and written.
+            let why = format!("its {RESULTS} is a symbolic link");
+            return Err(RunError::NoRun { dir: dir.to_owned(), why });
+        }
         let mut results = OpenOptions::new()
             .read(true)
             .append(true)
@@ -238,7 +243,13 @@ impl Folder {
     pub(super) fn check_origin(dir: &Path, here: &Environment) -> Result<(), RunError> {
         let Some(begun) = records_io::read_beside::<Environment>(dir, records_io::ENVIRONMENT)?
         else {
-            return Ok(());
+            // Written before the first record.
+            let has_records = fs::metadata(dir.join(RESULTS)).is_ok_and(|file| file.len() > 0);
+            let why = format!("it has records, but no {}", records_io::ENVIRONMENT);
+            return match has_records {
+                true => Err(RunError::NoRun { dir: dir.to_owned(), why }),
+                false => Ok(()),
+            };
         };
         let build = |b: &Build| {
             format!("crossway {} {} ({}, {})", b.version, b.revision, b.profile, b.rustc)
@@ -330,15 +341,11 @@ impl Folder {
     /// disk could not be continued.
     pub(super) fn write_beside(&self, name: &str, what: &impl Serialize) -> Result<(), RunError> {
         let path = self.dir.join(name);
-        let part = self.dir.join(format!("{name}.part"));
         let write = || {
-            fs::write(&part, pretty(what)?)?;
-            fs::rename(&part, &path)
+            let text = pretty(what)?;
+            whole_file::write(&path, |file| file.write_all(&text))
         };
-        write().map_err(|cause| {
-            let _ = fs::remove_file(&part);
-            self.unwritten(path.clone(), cause)
-        })
+        write().map_err(|cause| self.unwritten(path.clone(), cause))
     }
 
     /// Appends findings about the machine's state to those stored earlier, when the run was started or continued. A

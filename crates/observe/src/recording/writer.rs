@@ -1,11 +1,12 @@
 //! Writes a recording while it is made.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crossway_sys::whole_file;
 use parquet::basic::{Compression, Encoding, GzipLevel};
 use parquet::data_type::{Int32Type, Int64Type};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -151,16 +152,9 @@ impl Recorder {
 
     /// Writes a file so that it has its name only when it is complete.
     fn write_whole(&self, name: &str, bytes: &[u8]) -> Result<(), RecordingError> {
-        let (part, path) = (self.folder.join(format!("{name}.part")), self.folder.join(name));
-        let attempt = || -> std::io::Result<()> {
-            let mut file = File::create(&part)?;
-            file.write_all(bytes)?;
-            fs::rename(&part, &path)
-        };
-        attempt().map_err(|e| {
-            let _ = fs::remove_file(&part);
-            RecordingError::write(&path, e, self.files > 0)
-        })
+        let path = self.folder.join(name);
+        let written = whole_file::write(&path, |file| file.write_all(bytes));
+        written.map_err(|e| RecordingError::write(&path, e, self.files > 0))
     }
 }
 
