@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crossway_sys::program::Missing;
-use crossway_sys::{file_caps, program};
+use crossway_sys::{file_caps, program, trust};
 
 use crate::SOCKET_VARIABLE;
 
@@ -113,19 +113,23 @@ pub enum CannotRun {
     },
 }
 
-/// Finds a library in the directory of the program `own`, or in the `lib` directory next to that directory.
+/// Finds a library in the directory of the program `own`, or in the `lib` directory next to that
+/// directory. One that others may write or replace, such as a stranger's beside a program in
+/// `/tmp`, is passed over.
 ///
 /// # Errors
 /// [`CannotRun::NoLibrary`], [`CannotRun::LibraryPath`].
 pub fn library_named(name: &str, own: &Path) -> Result<PathBuf, CannotRun> {
     let dir = own.parent().unwrap_or(Path::new("/"));
-    let places = [dir.to_owned(), dir.join("../lib")];
-    let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
-    let Some(path) = found else {
-        let looked: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
-        return Err(CannotRun::NoLibrary { library: name.to_owned(), looked: looked.join(" or ") });
-    };
-    loadable(&path)
+    let mut looked = Vec::new();
+    for place in [dir.to_owned(), dir.join("../lib")] {
+        match trust::check(&place.join(name)) {
+            Ok(()) => return loadable(&place.join(name)),
+            Err(why) if why.is_missing() => looked.push(place.display().to_string()),
+            Err(why) => looked.push(format!("{} (not used: {why})", place.display())),
+        }
+    }
+    Err(CannotRun::NoLibrary { library: name.to_owned(), looked: looked.join(" or ") })
 }
 
 /// Checks that a library's path can be passed to the loader, and makes it absolute.
@@ -441,6 +445,13 @@ mod tests {
         assert_eq!(library_named(LIBRARY, &own).unwrap(), real(lib.join(LIBRARY)));
         fs::write(bin.join(LIBRARY), "").unwrap();
         assert_eq!(library_named(LIBRARY, &own).unwrap(), real(bin.join(LIBRARY)));
+        // Others could have put it there; the other place is not theirs.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(bin.join(LIBRARY), fs::Permissions::from_mode(0o666)).unwrap();
+        assert_eq!(library_named(LIBRARY, &own).unwrap(), real(lib.join(LIBRARY)));
+        fs::remove_file(lib.join(LIBRARY)).unwrap();
+        let refused = library_named(LIBRARY, &own).unwrap_err().to_string();
+        assert!(refused.contains("not used: other users may write to"), "{refused}");
         let spaced = dir.path().join("a b");
         fs::write(&spaced, "").unwrap();
         assert!(matches!(loadable(&spaced), Err(CannotRun::LibraryPath { .. })));
