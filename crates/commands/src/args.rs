@@ -21,9 +21,10 @@ use crate::ui::Ui;
 /// Placeholder for a run in help texts.
 pub(crate) const RUN: &str = "RUN";
 
-/// Returns the path of a run that the command line gives as a folder, a file of records, `latest`, or a run's name.
+/// Returns the path of a run that the command line gives as a folder, a file of records, `latest`,
+/// a run's name, or the folder of an answer, which means its latest run.
 pub(crate) fn run(word: &Path) -> anyhow::Result<PathBuf> {
-    Ok(runs::find(word)?)
+    Ok(runs::find_run(word)?)
 }
 
 /// Returns the run that the command line names or, if it names none, the latest one, which it states on standard error.
@@ -49,6 +50,25 @@ pub(crate) fn latest_beside(a: &Path, ui: &Ui) -> Option<PathBuf> {
 fn told(latest: PathBuf, ui: &Ui) -> PathBuf {
     ui.note(&format!("no run is named, so the latest one is used: {}", latest.display()));
     latest
+}
+
+/// Checks that the command line names the hosts of a run or a record again, if it was measured
+/// between hosts. The prefixes that reach them are commands, which are never taken from files: who
+/// repeats a stranger's records must not run his commands.
+pub(crate) fn hosts_again(
+    of: &str,
+    recorded: Option<&str>,
+    given: Option<&str>,
+    command: &str,
+) -> anyhow::Result<()> {
+    match (recorded, given) {
+        (Some(recorded), None) => anyhow::bail!(
+            "{of} was measured between hosts, and the commands that reach them are not taken from its files; if you trust \
+             these, add them: {command} --hosts {}",
+            shlex::try_quote(recorded)?
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Parses a size in bytes: `64`, `4KiB`, `1MiB`.

@@ -77,6 +77,17 @@ pub fn list(out: &Path) -> Vec<Found> {
     found.into_iter().map(|(_, run)| run).collect()
 }
 
+/// Resolves a word to a run as [`find`] does; the folder of an answer stands for its latest run.
+///
+/// # Errors
+/// See [`FindError`].
+pub fn find_run(word: &Path) -> Result<PathBuf, FindError> {
+    let found = find(word)?;
+    let is_answer = found.join(QUESTION).is_file() && !found.join(RESULTS).is_file();
+    let latest = if is_answer { list(&found).pop() } else { None };
+    Ok(latest.map_or(found, |run| run.dir))
+}
+
 /// Resolves a word to a run: an existing path, or else `latest` or the name of a run in `out`. In a word such as
 /// `other/latest`, the folder replaces `out`. If several runs have the name, the most recent one is returned.
 ///
@@ -182,6 +193,11 @@ mod tests {
         assert_eq!(folders(out), [out.join("a"), out.join("answer/b")]);
         assert_eq!(find(&out.join("latest")), Ok(out.join("answer/b")));
         assert_eq!(find(&out.join("answer/latest")), Ok(out.join("answer/b")));
+        // The folder that `advise` names means its latest run; a folder that is no answer is taken
+        // as it is.
+        assert_eq!(find_run(&out.join("answer")), Ok(out.join("answer/b")));
+        assert_eq!(find_run(&out.join("other")), Ok(out.join("other")));
+        assert_eq!(find(&out.join("answer")), Ok(out.join("answer")));
     }
 
     #[test]

@@ -4,10 +4,10 @@ mod outcome;
 mod preview;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use crossway_lab::agent::AgentProgram;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::{self, Plan};
@@ -85,7 +85,7 @@ pub(crate) struct Measure {
     /// Measure between hosts. For each host, give the command prefix that runs a command there, separated by commas,
     /// e.g. 'ssh a,ssh b'; 'local' is this machine. Append '=ADDRESS' to a prefix to state the address at which the
     /// other hosts reach that host
-    #[arg(long, value_name = "PREFIX,PREFIX", conflicts_with = "resume")]
+    #[arg(long, value_name = "PREFIX,PREFIX")]
     hosts: Option<String>,
     #[command(flatten)]
     agent: AgentArgs,
@@ -122,6 +122,7 @@ impl Run for Measure {
         let (mut plan, filters, hosts) = match &self.resume {
             Some(dir) => {
                 let info = Folder::info(dir)?;
+                self.check_hosts(dir, info.hosts.as_deref())?;
                 (Folder::plan(dir)?, info.filters, info.hosts)
             }
             None => (self.load()?, self.filters.filters.clone(), self.hosts.clone()),
@@ -157,6 +158,10 @@ impl Run for Measure {
 /// Runs a plan, then prints the outcome: the report, or JSON. Returns the exit code.
 pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<ExitCode> {
     let (json, allow_unclear, resumed) = (job.json, job.allow_unclear, job.resume.is_some());
+    let hosts = match job.hosts.as_deref().map(shlex::try_quote).transpose()? {
+        Some(hosts) => format!(" --hosts {hosts}"),
+        None => String::new(),
+    };
     let summary = match measure(plan, job, ui) {
         Err(error) if matches!(error.downcast_ref(), Some(RunError::Interrupted)) => {
             eprintln!("{error}");
@@ -218,7 +223,7 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
     }
     if summary.interrupted {
         let dir = summary.dir.display();
-        eprintln!("interrupted; continue with: crossway measure --resume {dir}");
+        eprintln!("interrupted; continue with: crossway measure --resume {dir}{hosts}");
         return Ok(ExitCode::from(ui::EXIT_INTERRUPTED));
     }
     Ok(ui::verdict(good))
@@ -252,6 +257,22 @@ fn measure(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<Summary> {
 }
 
 impl Measure {
+    /// Checks that a run is continued between the hosts with which it was started, and that the
+    /// command line names them.
+    fn check_hosts(&self, dir: &Path, recorded: Option<&str>) -> anyhow::Result<()> {
+        let (run, given) = (dir.display().to_string(), self.hosts.as_deref());
+        let command = format!("crossway measure --resume {}", shlex::try_quote(&run)?);
+        args::hosts_again(&run, recorded, given, &command)?;
+        match (recorded, given) {
+            (None, Some(_)) => bail!("{run} was not measured between hosts: omit --hosts"),
+            (Some(recorded), Some(given)) if recorded != given => bail!(
+                "{run} was measured between other hosts; continue it with: {command} --hosts {}",
+                shlex::try_quote(recorded)?
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// The plan, or the one that replays a recording.
     fn load(&self) -> anyhow::Result<Plan> {
         let Some(recording) = &self.replay else { return Ok(Plan::load(&self.plan)?) };

@@ -11,7 +11,7 @@ use crossway_records::{records_io, runs};
 
 use super::Run;
 use super::measure::{self, Job};
-use crate::args::AgentArgs;
+use crate::args::{self, AgentArgs};
 use crate::ui::Ui;
 
 /// Repeat the case of a record with the same inputs and number of trials
@@ -20,6 +20,10 @@ pub(crate) struct Rerun {
     /// RUN:LINE or RUN:CASE, where RUN is a run's folder, its results.jsonl, its name or `latest`; LINE is a line
     /// number of results.jsonl; CASE is the name of a case, or GROUP/CASE
     record: String,
+    /// The hosts to measure between, as for `measure`; needed if the record was measured between
+    /// hosts
+    #[arg(long, value_name = "PREFIX,PREFIX")]
+    hosts: Option<String>,
     #[command(flatten)]
     agent: AgentArgs,
     /// Folder in which a folder for the new run is created
@@ -33,14 +37,20 @@ pub(crate) struct Rerun {
 impl Run for Rerun {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let record = find(&self.record)?;
-        let plan = Plan::repeating(&record)?;
+        let spec = record.inputs.testbed_spec.as_ref();
+        let recorded = spec.map(|spec| spec.hosts.join(",")).filter(|hosts| !hosts.is_empty());
+        let command = format!("crossway rerun {}", shlex::try_quote(&self.record)?);
+        args::hosts_again(&self.record, recorded.as_deref(), self.hosts.as_deref(), &command)?;
+        let mut plan = Plan::repeating(&record)?;
+        if let Some(hosts) = &self.hosts {
+            plan.set_hosts(hosts)?;
+        }
         let job = Job {
             name: None,
             filters: Vec::new(),
             out: self.out,
             resume: None,
-            // The plan already contains the hosts of the record.
-            hosts: None,
+            hosts: self.hosts,
             agent_program: self.agent.program(),
             allow_unclear: false,
             json: self.json,
@@ -54,7 +64,7 @@ pub(super) fn find(words: &str) -> anyhow::Result<Record> {
     let (run, which) = words.rsplit_once(':').with_context(|| {
         format!("'{words}' does not name a record: give RUN:LINE or RUN:CASE, e.g. latest:12")
     })?;
-    let path = &runs::find(Path::new(run))?;
+    let path = &runs::find_run(Path::new(run))?;
     if let Ok(line) = which.parse::<usize>() {
         return records_io::read_line(path, line).map_err(|error| match error {
             ReadError::Bad { .. } => {

@@ -23,9 +23,19 @@ fn plain_prefixes_are_hosts_and_share_their_clock() {
     let id = &records[0].hosts[0].environment;
     assert_eq!(environment["hosts"][id.as_str()]["machine_id"], **id);
 
-    // A record alone suffices to repeat it, including its hosts.
+    // A record alone suffices to repeat it, except that its hosts are commands, which the user must
+    // name again.
     let line = format!("{}:1", place.run().display());
-    let again = place.command(&["rerun", &line, "--out", "again", "--json"]).output().unwrap();
+    let rerun = |more: &[&str]| {
+        let args = [&["rerun", &line, "--out", "again", "--json"], more].concat();
+        place.command(&args).output().unwrap()
+    };
+    let refused = rerun(&[]);
+    assert_eq!(refused.status.code(), Some(2), "{}", errors(&refused));
+    let said = errors(&refused);
+    assert!(said.contains(":1 --hosts 'nice -n 0"), "{said}");
+    assert!(!place.dir.path().join("again").exists());
+    let again = rerun(&["--hosts", "nice -n 0,env A=1"]);
     assert!(again.status.success(), "{}", errors(&again));
 }
 
@@ -44,7 +54,23 @@ fn a_plan_without_testbeds_runs_what_crosses_hosts_and_goes_on_there() {
     assert!(place.records().len() < 60);
 
     let run = place.run().display().to_string();
-    let output = place.command(&["measure", "--resume", &run]).output().unwrap();
+    let resumed = |hosts: &[&str]| {
+        place.command(&[&["measure", "--resume", &run], hosts].concat()).output().unwrap()
+    };
+    // The file that has their prefixes could be a stranger's.
+    for (hosts, says) in [
+        (
+            &[][..],
+            "not taken from its files; if you trust these, add them: crossway measure --resume",
+        ),
+        (&["--hosts", "env,nice"], "other hosts; continue it with: crossway measure --resume"),
+    ] {
+        let refused = resumed(hosts);
+        assert_eq!(refused.status.code(), Some(2), "{}", errors(&refused));
+        let said = errors(&refused);
+        assert!(said.contains(says) && said.contains("--hosts 'env,local'"), "{said}");
+    }
+    let output = resumed(&["--hosts", "env,local"]);
     let records = measured(&place, &output);
     assert_eq!(records.len(), 60);
     check_hosts(&records, "env", "local");

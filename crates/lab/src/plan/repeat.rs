@@ -10,7 +10,9 @@ use crossway_records::inputs::{Load, Workload};
 use crossway_records::record::Record;
 
 impl Plan {
-    /// Creates a plan with one case, which has the inputs of this record and the same number of trials.
+    /// Creates a plan with one case, which has the inputs of this record and the same number of
+    /// trials. Hosts are not taken from the record, because their prefixes are commands:
+    /// [`Plan::set_hosts`] names them.
     pub fn repeating(record: &Record) -> Result<Plan, PlanError> {
         let inputs = &record.inputs;
         let mut group = Table::new();
@@ -78,11 +80,7 @@ impl Plan {
             top.insert("testbed".into(), table([(testbed.name.as_str(), written)]));
         }
         top.insert("group".into(), table([(record.group.as_str(), Value::Table(group))]));
-        let mut plan = Plan::parse("rerun", "the record's inputs", &top.to_string())?;
-        if let (Some(own), Some(spec)) = (plan.testbeds.first_mut(), &inputs.testbed_spec) {
-            own.hosts = spec.hosts.clone();
-        }
-        Ok(plan)
+        Plan::parse("rerun", "the record's inputs", &top.to_string())
     }
 }
 
