@@ -6,6 +6,7 @@ mod language;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crossway_sys::whole_file;
 pub use language::{Language, Languages};
 
 use super::Question;
@@ -125,7 +126,7 @@ const RUST: &[Template] =
     templates!["channel.rs", "server.rs", "client.rs", "publisher.rs", "subscriber.rs"];
 const PYTHON: &[Template] =
     templates!["channel.py", "server.py", "client.py", "publisher.py", "subscriber.py"];
-const README: &str = include_str!("../starters/README.md");
+const README: (&str, &str) = ("README.md", include_str!("../starters/README.md"));
 
 fn templates(language: Language) -> &'static [Template] {
     match language {
@@ -159,6 +160,23 @@ pub fn check(
         return Ok(());
     }
     Err(none(&candidates.join(", "), languages, &available))
+}
+
+/// Checks that the programs can be written to this folder, before minutes are spent on measuring.
+///
+/// # Errors
+/// Programs are there already, or the folder cannot be written.
+pub fn check_folder(dir: &Path) -> Result<(), StarterError> {
+    let readme = dir.join(README.0);
+    if readme.exists() {
+        return Err(StarterError::Exists { path: readme });
+    }
+    let is_new = !dir.exists();
+    let tried = std::fs::create_dir_all(dir).and_then(|()| whole_file::check(&readme));
+    if is_new {
+        let _ = std::fs::remove_dir(dir);
+    }
+    tried.map_err(|cause| StarterError::Unwritten { path: dir.to_owned(), cause })
 }
 
 fn none(mechanism: &str, languages: Languages, available: &[&str]) -> StarterError {
@@ -320,7 +338,7 @@ pub fn write(
     let mut all: Vec<_> = files(server, sends).chain(files(client, receives)).collect();
     all.sort_unstable();
     all.dedup();
-    all.push(("README.md", README));
+    all.push(README);
     let unwritten = |path: &Path| {
         let path = path.to_owned();
         move |cause| StarterError::Unwritten { path, cause }

@@ -88,6 +88,31 @@ fn without_records_and_measuring_there_is_no_choice_and_exit_status_1() {
         assert_eq!(code, Some(1), "{out}{err}");
         assert!(out.contains("no record of this machine answers the question"), "{out}");
     }
+    // Also if nobody reads the question, which is printed before the answer is known.
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut unread = std::process::Command::new(assert_cmd::cargo::cargo_bin!("crossway"));
+    let status = unread.arg("advise").args(asked).stdout(writer).status().expect("it runs");
+    assert_eq!(status.code(), Some(1));
+}
+
+/// Not after measuring for minutes, whose answer would be lost.
+#[test]
+fn files_that_cannot_be_written_are_refused_before_anything_is_measured() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(at("README.md"), "mine").expect("written");
+    let asked = ["--size", "64", "--placement", "unpinned", "--time", "60s", "--records"];
+    for (more, wanted) in [
+        (["--html", &at("none/page.html")], "name another file with --html"),
+        (["--code-dir", &at("README.md/x")], "name another folder with --code-dir"),
+        (["--code-dir", dir.path().to_str().expect("a name")], "already exists"),
+    ] {
+        let (code, out, err) = advise(&[&asked[..], &[&at("out"), "--code", "c"], &more].concat());
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+        assert!(err.contains(wanted), "{err}");
+        assert!(!dir.path().join("out").exists(), "measured: {more:?}");
+    }
 }
 
 #[test]

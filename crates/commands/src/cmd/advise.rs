@@ -6,6 +6,7 @@ mod measuring;
 mod observed;
 mod show;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -32,6 +33,7 @@ use observed::Observed;
 
 use super::Run;
 use crate::args;
+use crate::output;
 use crate::ui::{self, Ui};
 
 /// Recommend a mechanism for a use case, with reasons
@@ -86,6 +88,9 @@ pub(crate) struct Advise {
     json: bool,
 }
 
+/// What to do if the page cannot be written.
+const ANOTHER_PAGE: &str = "name another file with --html";
+
 /// Time limit for measuring unless `--time` is given.
 const USUAL_TIME: Duration = Duration::from_secs(120);
 
@@ -139,6 +144,10 @@ impl Run for Advise {
         for folder in &mut self.records {
             *folder = records_folder(folder, self.no_measure)?;
         }
+        // Not after measuring for minutes.
+        if let Some(path) = &self.html {
+            output::check(path, ANOTHER_PAGE)?;
+        }
         let environment = Environment::take()?;
         let library = Library::read(&self.records, &environment.machine_id, &question);
         let faults = self.faults(&environment.machine_id)?;
@@ -182,8 +191,7 @@ impl Run for Advise {
         };
         if let Some(path) = &self.html {
             let page = crossway_report::advice::page(&advice)?;
-            std::fs::write(path, page)
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            output::write(path, ANOTHER_PAGE, |out| Ok(out.write_all(page.as_bytes())?))?;
         }
         let gain = match observed.as_ref().filter(|_| !self.no_measure) {
             Some(observed) => {

@@ -21,6 +21,7 @@ impl Advise {
         let Some(languages) = self.code else { return Ok(()) };
         let ids: Vec<&str> = candidates.iter().map(|c| c.mechanism).collect();
         starter::check(question, languages, &ids)?;
+        starter::check_folder(&self.code_folder(&question.name))?;
         let available = starter::available(languages, question.pattern);
         let without: Vec<String> = candidates
             .iter()
@@ -37,6 +38,11 @@ impl Advise {
             ));
         }
         Ok(())
+    }
+
+    /// The folder for the starter programs.
+    fn code_folder(&self, name: &str) -> PathBuf {
+        self.code_dir.clone().unwrap_or_else(|| PathBuf::from(name))
     }
 
     /// Writes the starter programs if `--code` was given and a mechanism is recommended. If the mechanism has no
@@ -64,7 +70,7 @@ impl Advise {
             ui.note(&text);
             return Ok(());
         };
-        let dir = self.code_dir.clone().unwrap_or_else(|| PathBuf::from(&advice.name));
+        let dir = self.code_folder(&advice.name);
         let largest = question.sizes.iter().map(|s| s.bytes).chain(question.reply_bytes).max();
         let largest = largest.unwrap_or_default();
         let files = starter::write(subject, mechanism, languages, question.pattern, largest, &dir)?;

@@ -1,6 +1,7 @@
 //! Prints the answer of `crossway advise` to the terminal.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::process::ExitCode;
 
 use crossway_advise::ready::READY;
@@ -78,12 +79,15 @@ fn row(label: &str, text: &str, ui: &Ui) {
 
 /// Prints the question and its wishes.
 pub(super) fn question(question: &Question, ui: &Ui) {
-    ui.print_wrapped(0, &format!("Question: {}", question.sentence()));
+    let question_line = format!("Question: {}", question.sentence());
+    let mut text = wrap_indented(&question_line, ui.width, 0, 2);
     let wishes = Advice::wishes(question);
     if !wishes.is_empty() {
-        ui.print_wrapped(2, &wishes.join(", "));
+        text.push_str("\n  ");
+        text.push_str(&wrap_indented(&wishes.join(", "), ui.width, 2, 4));
     }
-    println!();
+    // If nobody reads it, measuring goes on, and the exit status is that of the answer.
+    let _ = writeln!(std::io::stdout(), "{text}\n");
 }
 
 /// Prints the answer on one screen, and with `explain` everything that it rests on.
