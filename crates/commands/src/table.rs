@@ -78,9 +78,11 @@ impl Grid {
         self.toned_row(cells.into_iter().map(|cell| (cell.into(), Tone::Plain)));
     }
 
-    /// Adds a row of cells, each with its highlighting.
+    /// Adds a row of cells, each with its highlighting. Names of other programs and users must not
+    /// send escape sequences to the terminal.
     pub(crate) fn toned_row(&mut self, cells: impl IntoIterator<Item = (String, Tone)>) {
-        self.rows.push(cells.into_iter().collect());
+        let clean = |text: String| text.replace(|c: char| c.is_control() && c != '\n', " ");
+        self.rows.push(cells.into_iter().map(|(text, tone)| (clean(text), tone)).collect());
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -283,6 +285,15 @@ mod tests {
             markdown.starts_with("| name | value |\n| --- | ---: |\n| a\\|b | 1 |\n"),
             "{markdown}"
         );
+    }
+
+    #[test]
+    fn a_name_sends_nothing_to_the_terminal() {
+        let mut grid = Grid::of_text(["name"]);
+        grid.row(["a\u{1b}]0;title\u{7}b\u{9b}2Jc"]);
+        let ui = Ui { colour: true, ..Ui::plain() };
+        let text = grid.text(&ui) + &grid.markdown();
+        assert!(!text.contains(['\u{7}', '\u{9b}']) && !text.contains("\u{1b}]"), "{text:?}");
     }
 
     #[test]
