@@ -76,6 +76,8 @@ pub fn pass_on(command: &mut Command) {
 /// - No signal is blocked, so that SIGINT and SIGTERM end the program.
 /// - Files are created so that their owner may read and write them, and that not everybody may write them.
 /// - The timer slack is the default; a larger one makes every sleep in a measurement longer.
+/// - Pipes and terminals that are its standard streams block: output that their reader has not
+///   taken yet is no error.
 ///
 /// To be called before the process starts threads.
 pub fn settle() {
@@ -104,4 +106,29 @@ pub fn settle() {
     }
     // Refused by some sandboxes; then the slack is as inherited.
     let _ = clock::set_timer_slack_ns(SLACK_NS);
+    (0..=2).for_each(block_in);
+}
+
+/// Opens a standard stream again if another program has made it non-blocking. The flag itself is
+/// left alone, because it belongs to all processes that have the stream open.
+fn block_in(stream: libc::c_int) {
+    // SAFETY: calls with the number of a descriptor, whatever it is, and initialised arguments.
+    unsafe {
+        let flags = libc::fcntl(stream, libc::F_GETFL);
+        let mut about: libc::stat = std::mem::zeroed();
+        let is_waited_for = libc::fstat(stream, &mut about) == 0
+            && matches!(about.st_mode & libc::S_IFMT, libc::S_IFIFO | libc::S_IFCHR);
+        if flags < 0 || flags & libc::O_NONBLOCK == 0 || !is_waited_for {
+            return;
+        }
+        let path = format!("/proc/self/fd/{stream}\0");
+        // Opened without waiting: a pipe whose other end is closed would make this wait for one.
+        let how = flags & libc::O_ACCMODE;
+        let again = libc::open(path.as_ptr().cast(), how | libc::O_NOCTTY | libc::O_NONBLOCK);
+        if again >= 0 {
+            libc::fcntl(again, libc::F_SETFL, flags & !libc::O_NONBLOCK);
+            libc::dup2(again, stream);
+            libc::close(again);
+        }
+    }
 }
