@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crossway_records::cases;
 use crossway_records::inputs::Workload;
 use crossway_records::rank::{Rankings, Reversal, rank};
-use crossway_records::record::{LOCAL, Record, Status};
+use crossway_records::record::{Counts, LOCAL, Record, Status};
 use crossway_records::stats::{Estimate, TRIALS_AT_LEAST};
 
 use crate::contender::Contender;
@@ -46,7 +46,7 @@ pub struct Trouble {
 
 /// Messages lost by a mechanism that is allowed to lose some. Only cases with losses are counted, and of these only the
 /// trials from which the figures come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
     /// Messages sent in all these trials.
     pub sent: u64,
@@ -56,6 +56,9 @@ pub struct Loss {
     pub trials: usize,
     /// Number of these trials in total.
     pub of_trials: usize,
+    /// The shares of messages lost in the case with the smallest share, and in that with the
+    /// largest.
+    pub shares: (f64, f64),
 }
 
 /// All records of a run, aggregated by case.
@@ -294,14 +297,18 @@ fn losses<'a>(cases: impl Iterator<Item = &'a [&'a Record]>) -> BTreeMap<String,
         if counts().all(|(_, counts)| counts.received >= counts.sent) {
             continue;
         }
-        for (mechanism, counts) in counts() {
-            let loss = losses.entry(mechanism.clone()).or_default();
-            let lost = counts.sent.saturating_sub(counts.received);
-            loss.sent += counts.sent;
-            loss.lost += lost;
-            loss.trials += usize::from(lost > 0);
-            loss.of_trials += 1;
-        }
+        let lost = |counts: Counts| counts.sent.saturating_sub(counts.received);
+        let sum = |of: &dyn Fn(Counts) -> u64| counts().map(|(_, counts)| of(counts)).sum::<u64>();
+        let (sent, all_lost) = (sum(&|counts| counts.sent), sum(&lost));
+        let share = all_lost as f64 / sent as f64;
+        let Some((mechanism, _)) = counts().next() else { continue };
+        let none = Loss { sent: 0, lost: 0, trials: 0, of_trials: 0, shares: (share, share) };
+        let loss = losses.entry(mechanism.clone()).or_insert(none);
+        loss.sent += sent;
+        loss.lost += all_lost;
+        loss.trials += counts().filter(|(_, counts)| lost(*counts) > 0).count();
+        loss.of_trials += counts().count();
+        loss.shares = (loss.shares.0.min(share), loss.shares.1.max(share));
     }
     losses
 }

@@ -132,11 +132,15 @@ fn left_out(summary: &Summary, width: u16) -> String {
         list(&mut out, reasons.iter().map(line).collect(), LINES_MAX, |line| one_line(line, width));
     }
     if !summary.losses.is_empty() {
+        // Not the share of all cases together, which would be that of none.
         let loss = |(mechanism, loss): (&String, &crate::summary::Loss)| {
-            let share = Quantity::Share.show_two(loss.lost as f64 / loss.sent as f64);
+            let [least, most] =
+                [loss.shares.0, loss.shares.1].map(|share| Quantity::Share.show_two(share));
+            let share = if least == most { most } else { format!("{least} to {most}, by case") };
             format!("- {mechanism}: {share}")
         };
-        let _ = writeln!(out, "\nLost messages, which throughput does not count:");
+        let text = "Lost messages, in the cases with losses; throughput does not count them:";
+        let _ = writeln!(out, "\n{}", wrap(text, width));
         let lines = summary.losses.iter().map(loss).collect();
         list(&mut out, lines, LINES_MAX, |line| one_line(line, width));
     }

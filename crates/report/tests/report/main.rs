@@ -75,6 +75,7 @@ fn lost_messages_are_counted_beside_the_figures() {
     let mut complete = round_trips("udp", Wait::Block, &FAST);
     complete.iter_mut().for_each(|record| record.inputs.size_bytes = 4096);
     udp.extend(complete);
+    let udp_again = udp.clone();
     let run = run_of(vec![udp, round_trips("pipe", Wait::Block, &SLOW)]);
     let line = "- udp: 200 of 5000 (4.00 %), in 2 of 5 trials";
     for text in [terminal::terminal(&run, false, 100), terminal::markdown(&run)] {
@@ -84,6 +85,17 @@ fn lost_messages_are_counted_beside_the_figures() {
         );
         assert!(text.contains(line) && !text.contains("- pipe:"), "{text}");
     }
+    let brief = |run| terminal::brief(run, false, 80, terminal::Told::NotYet);
+    assert!(brief(&run).contains("\n- udp: 4.0 %\n"), "{}", brief(&run));
+    // The share of two cases together is that of neither.
+    let mut worse = round_trips("udp", Wait::Block, &FAST);
+    for record in &mut worse {
+        let counts = record.counts.as_mut().expect("counts");
+        (counts.sent, counts.received) = (1_000, 700);
+        record.inputs.size_bytes = 1024;
+    }
+    let run = run_of(vec![udp_again, worse, round_trips("pipe", Wait::Block, &SLOW)]);
+    assert!(brief(&run).contains("\n- udp: 4.0 % to 30 %, by case\n"), "{}", brief(&run));
 }
 
 #[test]
