@@ -62,10 +62,12 @@ impl Drop for Entry {
 }
 
 impl Directory {
-    /// Returns the directory of this user: `$CROSSWAY_CHANNEL_DIR`, else `$XDG_RUNTIME_DIR/crossway-channel` if
-    /// `$XDG_RUNTIME_DIR` is a directory, else `/tmp/crossway-channel-UID`.
+    /// Returns the directory of this user: `$CROSSWAY_CHANNEL_DIR` if that is not empty, else
+    /// `$XDG_RUNTIME_DIR/crossway-channel` if `$XDG_RUNTIME_DIR` is a directory, else
+    /// `/tmp/crossway-channel-UID`.
     pub fn of_user() -> Directory {
-        if let Some(dir) = std::env::var_os("CROSSWAY_CHANNEL_DIR") {
+        let named = std::env::var_os("CROSSWAY_CHANNEL_DIR").filter(|dir| !dir.is_empty());
+        if let Some(dir) = named {
             return Directory::at(dir);
         }
         let path = trust::runtime_dir().map_or_else(

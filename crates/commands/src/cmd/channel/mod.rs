@@ -176,7 +176,8 @@ impl Opening {
             dry_run: self.dry_run,
             ..default
         };
-        let named = std::env::var_os("CROSSWAY_CHANNEL_PROFILE").map(PathBuf::from);
+        let named = std::env::var_os("CROSSWAY_CHANNEL_PROFILE").filter(|path| !path.is_empty());
+        let named = named.map(PathBuf::from);
         if let Some(path) = self.profile.clone().or(named) {
             policy.profile = Profile::read(&path)?;
         }
