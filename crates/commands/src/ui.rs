@@ -130,8 +130,9 @@ pub(crate) fn verdict(good: bool) -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NO) }
 }
 
-/// Formats an error and its causes in one line. A cause that the text already contains is not repeated, because many
-/// errors include their cause.
+/// Formats an error and its causes in one line. A cause that the text already contains is not
+/// repeated, because many errors include their cause. Control characters, which may come from a
+/// stranger's file, are left out.
 pub(crate) fn causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -141,7 +142,7 @@ pub(crate) fn causes(error: &anyhow::Error) -> String {
             text = format!("{text}: {cause}");
         }
     }
-    text
+    text.replace(|c: char| c.is_control() && c != '\n', " ")
 }
 
 /// The exit code of the program if the reader of its output closes the pipe.
@@ -178,8 +179,8 @@ pub(crate) fn report_what_the_library_panics_at() {
         let said = info.payload().downcast_ref::<String>();
         if said.is_some_and(|said| said.starts_with("failed to spawn thread: ")) {
             eprintln!(
-                "crossway: cannot start a thread: the limit of this user's processes and threads is reached; raise it \
-                 (`ulimit -u`, or pids.max of the container or service)"
+                "crossway: cannot start a thread: a limit is reached; raise that of this user's processes and threads \
+                 (`ulimit -u`, or pids.max of the container or service) or, if there is one, that of memory (`ulimit -v`)"
             );
             std::process::exit(EXIT_UNUSABLE.into());
         }

@@ -21,13 +21,19 @@ impl Probe {
     ) -> Self {
         match tried {
             Ok(_) => Probe::Ready { version: version() },
-            Err(why) => {
-                let why = why.to_string();
-                let remedy = remedy_for(&why, remedy, seccomp::is_filtered());
-                Probe::Missing(Obstacle::new(why, remedy))
-            }
+            Err(why) => Probe::Missing(obstacle(why.to_string(), remedy, seccomp::is_filtered())),
         }
     }
+}
+
+/// Why a mechanism does not work, and what helps. A limit of this process that the error names is
+/// the cause, whatever mechanism it is.
+fn obstacle(why: String, usual: &str, is_filtered: bool) -> Obstacle {
+    if why.contains("RLIMIT_NOFILE") {
+        return Obstacle::said(&why, usual);
+    }
+    let remedy = remedy_for(&why, usual, is_filtered);
+    Obstacle::new(why, remedy)
 }
 
 /// What helps against a failed call. `usual` helps if the call failed by itself; but if a seccomp filter is active and
@@ -109,5 +115,14 @@ mod tests {
         }
         let full = format!("memfd_create: {}", std::io::Error::from_raw_os_error(24));
         assert_eq!(remedy_for(&full, usual, true), usual, "EMFILE is of no filter");
+    }
+
+    #[test]
+    fn a_limit_that_the_error_names_is_the_cause() {
+        let full = crossway_sys::OsError::new("posix_openpt", "", crossway_sys::Errno::MFILE);
+        let usual = "raise the limit of pseudoterminals";
+        let found = obstacle(full.to_string(), usual, false);
+        assert!(found.why.ends_with("(RLIMIT_NOFILE)"), "{found}");
+        assert_eq!(found.remedy, "raise it: ulimit -n 1024");
     }
 }

@@ -44,6 +44,9 @@ impl fmt::Display for Explained<'_> {
             Some(libc::EFBIG) => f.write_str(
                 ", above the limit of a file's size (RLIMIT_FSIZE); raise it: ulimit -f unlimited",
             ),
+            Some(libc::EMFILE) => {
+                f.write_str(", the limit of open files (RLIMIT_NOFILE); raise it: ulimit -n 1024")
+            }
             _ => Ok(()),
         }
     }
@@ -51,11 +54,10 @@ impl fmt::Display for Explained<'_> {
 
 impl fmt::Display for OsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.object.is_empty() {
-            write!(f, "{}: {}", self.call, Explained(&self.source))
-        } else {
-            write!(f, "{} {}: {}", self.call, self.object, Explained(&self.source))
-        }
+        let space = if self.object.is_empty() { "" } else { " " };
+        write!(f, "{}{space}{}: ", self.call, self.object)?;
+        // Its EMFILE is also that of RLIMIT_MSGQUEUE.
+        if self.call == "mq_open" { self.source.fmt(f) } else { Explained(&self.source).fmt(f) }
     }
 }
 
@@ -69,4 +71,18 @@ impl std::error::Error for OsError {
 pub(crate) fn last_errno() -> rustix::io::Errno {
     rustix::io::Errno::from_io_error(&io::Error::last_os_error())
         .unwrap_or(rustix::io::Errno::INVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_this_process_is_named() {
+        let shown = |call, errno: Errno| OsError::new(call, "x", errno).to_string();
+        assert!(shown("open", Errno::MFILE).contains("ulimit -n"));
+        assert!(shown("write", Errno::FBIG).contains("ulimit -f"));
+        assert!(!shown("mq_open", Errno::MFILE).contains("ulimit"));
+        assert!(shown("open", Errno::NOENT).starts_with("open x: No such file"));
+    }
 }

@@ -1,5 +1,7 @@
 //! What a process inherits from the one that starts it: signals, umask, limits, closed streams.
 
+use crossway_sys::pipe::PipeEnd;
+
 use super::*;
 
 #[test]
@@ -45,6 +47,16 @@ fn inherited_settings_do_not_matter() {
         assert_eq!(ran.status.code(), Some(2), "{said}");
         assert!(said.contains("ulimit -f") && !said.contains("defect"), "names the limit: {said}");
     }
+    for args in
+        [&["report", "latest", "--bundle"][..], &["observe", "--record", "new", "--", "true"]]
+    {
+        let said = text(&under("ulimit -f 0;", args));
+        assert!(said.contains("ulimit -f"), "{args:?} names the limit: {said}");
+    }
+    // The remedy is that of the limit, not of the mechanism that met it.
+    let said = text(&under("ulimit -n 16;", &["doctor", "--missing"]));
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("raise it: ulimit -n") && !said.contains("kernel.pty.max"), "{said}");
 }
 
 /// As under systemd, which lets services ignore SIGPIPE.
@@ -164,7 +176,7 @@ fn a_reader_that_leaves_ends_no_measurement_and_no_command_in_a_panic() {
         &["completions", "bash"],
         &["measure", "quick", "--list"],
         &["net", "list"],
-        &["channel", "list"],
+        &["channel", "top", "--once"],
         &["tipc", "node", "list"],
         &["rank"],
         &["report"],
@@ -193,6 +205,28 @@ fn a_reader_that_leaves_ends_no_measurement_and_no_command_in_a_panic() {
             assert!(records.iter().all(|r| r.status != Status::Failed) && !records.is_empty());
         }
     }
+}
+
+/// As by programs of node.js and by ssh, whose other processes have the same stream open.
+#[test]
+fn a_stream_that_does_not_block_loses_nothing_of_a_long_output() {
+    let place = Place::new("");
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let shared = writer.try_clone().unwrap().into();
+    let mut shared = PipeEnd::new(shared).unwrap();
+    shared.set_nonblocking().unwrap();
+    let holds = shared.set_capacity_bytes(4096).unwrap();
+    drop(shared);
+    let mut command = place.command(&["measure", "quick", "--list", "--json"]);
+    let mut child = command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+    drop(command);
+    // Until more than a pipe holds has been written, or the program has given up.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
+    let status = child.wait().unwrap();
+    assert!(status.success() && text.len() > holds, "{status}, {} bytes", text.len());
+    assert!(text.trim_end().ends_with([']', '}']));
 }
 
 #[test]

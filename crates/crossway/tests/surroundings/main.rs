@@ -219,8 +219,6 @@ fn every_path_in_a_shared_folder_is_private_or_created_exclusively() {
         &["measure", plan.to_str().unwrap()],
         &["advise", "chatty", "--time", "2s"],
         &["channel", "top", "--once"],
-        &["observe", "--all"],
-        &["observe", "--record", "recording", "--", "true"],
         &["run", "--", "true"],
         &["tipc", "run", "--", "true"],
         &["faults", "pipe"],

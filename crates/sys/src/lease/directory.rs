@@ -39,8 +39,15 @@ pub(super) fn make_own() -> Result<PathBuf, OsError> {
         .recursive(true)
         .mode(0o700)
         .create(&dir)
-        .map_err(|e| OsError::new("mkdir", dir.display(), e))?;
+        .map_err(|e| elsewhere(OsError::new("mkdir", dir.display(), e), "set"))?;
     Ok(dir)
+}
+
+/// Adds to an error what helps if the folder cannot be used, for example on a read-only file
+/// system; `set` begins it.
+fn elsewhere(error: OsError, set: &str) -> OsError {
+    let why = format!("{}; {set} XDG_RUNTIME_DIR to a directory of your own", error.source);
+    OsError { source: std::io::Error::new(error.source.kind(), why), ..error }
 }
 
 fn no_proc() -> std::io::Error {
@@ -56,10 +63,7 @@ pub(super) fn root() -> Result<PathBuf, OsError> {
         return Ok(root);
     }
     let root = PathBuf::from(format!("/tmp/crossway-{}", proc::effective_user()));
-    trust::private_dir(&root).map_err(|error| {
-        let why = format!("{}; or set XDG_RUNTIME_DIR to a directory of your own", error.source);
-        OsError { source: std::io::Error::new(error.source.kind(), why), ..error }
-    })?;
+    trust::private_dir(&root).map_err(|error| elsewhere(error, "or set"))?;
     Ok(root)
 }
 
