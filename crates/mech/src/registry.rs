@@ -100,6 +100,7 @@ macro_rules! for_every_mechanism {
             shm_futex::ShmFutex,
             shm_futex::ShmHuge,
             shm_futex::ShmSecret,
+            shm_waitv::ShmWaitv,
             shm_spin::ShmSpin,
             shm_eventfd::ShmEventfd,
             shm_pipe::ShmPipe,

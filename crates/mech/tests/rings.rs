@@ -8,6 +8,7 @@ use crossway_mech::mechanisms::shm_eventfd::ShmEventfd;
 use crossway_mech::mechanisms::shm_futex::{ShmFutex, ShmHuge, ShmSecret};
 use crossway_mech::mechanisms::shm_pipe::ShmPipe;
 use crossway_mech::mechanisms::shm_spin::ShmSpin;
+use crossway_mech::mechanisms::shm_waitv::ShmWaitv;
 use crossway_mech::mechanisms::sysv_shm::SysvShm;
 use crossway_mech::{
     Listener, Mechanism, OpenError, Probe, RecvError, Rx, SendError, Spec, Tx, Wait,
@@ -174,7 +175,7 @@ fn waiting_ends_notice_the_close<M: Mechanism>(wait: Wait) {
 
 /// Whether the mechanism works here; says why not. Plain rings always do.
 fn is_here<M: Mechanism>() -> bool {
-    let special = [ShmHuge::ID, ShmSecret::ID].contains(&M::ID);
+    let special = [ShmHuge::ID, ShmSecret::ID, ShmWaitv::ID].contains(&M::ID);
     match special.then(M::probe) {
         Some(Probe::Missing(missing)) => {
             eprintln!("SKIP {}: {missing}", M::ID);
@@ -221,6 +222,8 @@ rings! {
     huge_block: ShmHuge, Wait::Block;
     secret_block: ShmSecret, Wait::Block;
     secret_hybrid: ShmSecret, Wait::Hybrid { spin_us: 20 };
+    waitv_block: ShmWaitv, Wait::Block;
+    waitv_hybrid: ShmWaitv, Wait::Hybrid { spin_us: 20 };
     eventfd_hybrid: ShmEventfd, Wait::Hybrid { spin_us: 20 };
 }
 

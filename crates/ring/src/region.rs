@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crossway_sys::owned_word::Word;
 use crossway_sys::shm::{self, Mapping};
 
 use crate::layout::{LINE, least_capacity};
@@ -154,6 +155,34 @@ impl FreeWords {
         // SAFETY: mapped as long as `self`, aligned, and initialised by the kernel to 0; words that are used as such
         // are accessed atomically only.
         unsafe { AtomicU64::from_ptr(self.place(index).as_ptr()) }
+    }
+}
+
+/// The first half of a free word, on which futex(2) can sleep.
+#[derive(Clone, Debug)]
+pub struct FreeFutex {
+    words: FreeWords,
+    index: usize,
+}
+
+impl FreeFutex {
+    /// The free word with this index.
+    ///
+    /// # Panics
+    /// If `index` is out of range.
+    pub fn new(words: FreeWords, index: usize) -> Self {
+        words.place(index);
+        FreeFutex { words, index }
+    }
+}
+
+impl Word for FreeFutex {
+    #[inline]
+    fn word(&self) -> &std::sync::atomic::AtomicU32 {
+        // SAFETY: as in `FreeWords::word`.
+        unsafe {
+            std::sync::atomic::AtomicU32::from_ptr(self.words.place(self.index).as_ptr().cast())
+        }
     }
 }
 

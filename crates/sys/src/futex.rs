@@ -4,7 +4,8 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::thread::futex::{Flags, Timespec};
+use rustix::thread::futex::{self, Flags, Timespec, WaitFlags, WaitPtr, WaitvFlags};
+use rustix::time::ClockId;
 
 use crate::OsError;
 
@@ -22,10 +23,44 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Resul
     }
 }
 
+/// Sleeps while each word holds the value beside it, as [`wait`] does with one word.
+///
+/// # Errors
+/// ENOSYS before Linux 5.16; others are bugs.
+pub fn wait_any<const N: usize>(
+    words: [(&AtomicU32, u32); N],
+    timeout: Option<Duration>,
+) -> Result<(), OsError> {
+    let waiters = words.map(|(word, expected)| {
+        let mut waiter = futex::Wait::new();
+        waiter.uaddr = WaitPtr::new(word.as_ptr().cast());
+        waiter.val = expected.into();
+        // Not private: the words are shared between processes.
+        waiter.flags = WaitFlags::SIZE_U32;
+        waiter
+    });
+    // Unlike the timeout of FUTEX_WAIT, this one is a time of the clock.
+    let until = timeout.and_then(|timeout| {
+        let now = Duration::try_from(rustix::time::clock_gettime(ClockId::Monotonic)).ok()?;
+        Timespec::try_from(now.checked_add(timeout)?).ok()
+    });
+    match futex::waitv(&waiters, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic) {
+        Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => Ok(()),
+        Err(e) => Err(OsError::new("futex_waitv", "", e)),
+    }
+}
+
 /// Wakes one sleeper on `word`; returns whether there was one.
 pub fn wake(word: &AtomicU32) -> Result<bool, OsError> {
     rustix::thread::futex::wake(word, Flags::empty(), 1)
         .map(|woken| woken > 0)
+        .map_err(|e| OsError::new("futex(FUTEX_WAKE)", "", e))
+}
+
+/// Wakes all sleepers on `word`.
+pub fn wake_all(word: &AtomicU32) -> Result<(), OsError> {
+    rustix::thread::futex::wake(word, Flags::empty(), i32::MAX.unsigned_abs())
+        .map(drop)
         .map_err(|e| OsError::new("futex(FUTEX_WAKE)", "", e))
 }
 
@@ -62,5 +97,30 @@ mod tests {
     #[test]
     fn a_timeout_ends_the_wait() {
         wait(&AtomicU32::new(0), 0, Some(Duration::from_millis(1))).unwrap();
+    }
+
+    #[test]
+    fn any_of_several_words_ends_the_wait() {
+        static WORDS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
+        let all = || WORDS.each_ref().map(|word| (word, 0));
+        if let Err(error) = wait_any(all(), Some(Duration::from_millis(1))) {
+            assert_eq!(error.errno(), libc::ENOSYS, "{error}");
+            return eprintln!("SKIP futex_waitv: {error}; remedy: Linux 5.16 or later");
+        }
+        for word in &WORDS {
+            let sleeper = std::thread::spawn(move || {
+                while word.load(Ordering::Acquire) == 0 {
+                    wait_any(all(), None).unwrap();
+                }
+            });
+            while !wake(word).unwrap() {
+                std::thread::yield_now();
+            }
+            word.store(1, Ordering::Release);
+            wake_all(word).unwrap();
+            sleeper.join().unwrap();
+            wait_any(all(), None).unwrap();
+            word.store(0, Ordering::Release);
+        }
     }
 }

@@ -39,6 +39,7 @@ pub mod multicast;
 pub mod named_semaphore;
 pub mod netns;
 pub mod obstacle;
+pub mod owned_word;
 pub mod packet;
 pub mod packet_ring;
 pub mod packet_send_ring;

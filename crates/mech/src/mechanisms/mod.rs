@@ -19,6 +19,7 @@ pub mod shm_eventfd;
 pub mod shm_futex;
 pub mod shm_pipe;
 pub mod shm_spin;
+pub mod shm_waitv;
 pub mod signal;
 pub mod smc;
 pub mod splice;
