@@ -27,7 +27,7 @@ pub enum Family {
     Library,
     /// Contenders that use a language's own facilities, such as Go channels.
     Language,
-    /// What fits none of the others: `cma`, `binder`, and contenders that declare this family.
+    /// What fits none of the others: `cma`, `userfaultfd`, `binder`, and contenders that declare this family.
     Other,
 }
 
@@ -191,15 +191,15 @@ mod tests {
     use super::*;
     use crate::registry;
 
-    /// Tests that every mechanism has a family for legends and colours. Only `cma`, which reads another process's
-    /// memory, and `binder` are in [`Family::Other`].
+    /// Tests that every mechanism has a family for legends and colours. Only `cma` and `userfaultfd`,
+    /// which read or write another process's memory, and `binder` are in [`Family::Other`].
     #[test]
     fn every_mechanism_has_a_family() {
         for entry in registry::ALL {
             let family = entry.carrier.family;
             let for_contenders = [Family::Library, Family::Language];
             assert!(!for_contenders.contains(&family), "{}: {family:?}", entry.id);
-            let is_other = ["cma", "binder"].contains(&entry.id);
+            let is_other = ["cma", "userfaultfd", "binder"].contains(&entry.id);
             assert_eq!(family == Family::Other, is_other, "{}: {family:?}", entry.id);
         }
     }

@@ -92,6 +92,7 @@ macro_rules! for_every_mechanism {
             vmsplice::Vmsplice,
             splice::Splice,
             cma::Cma,
+            userfaultfd::Userfaultfd,
             binder::Binder,
             memfd::Memfd,
             uring_pipe::UringPipe,

@@ -201,3 +201,11 @@ fn io_uring_makes_one_call_at_each_end() {
         makes(id, [("io_uring_enter", 2.0)]);
     }
 }
+
+#[test]
+fn userfaultfd_copies_and_removes_pages_with_few_acknowledgements() {
+    // With its header, the message has two pages.
+    let half = 1.0 / 32.0;
+    let calls = [("ioctl", 2.0), ("madvise", 1.0), ("sendto", half), ("recvfrom", half)];
+    makes("userfaultfd", calls);
+}

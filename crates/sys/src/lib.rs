@@ -80,6 +80,7 @@ pub mod topology;
 pub mod trust;
 pub mod uring;
 pub mod usage;
+pub mod userfault;
 pub mod vmsplice;
 pub mod vsock;
 pub mod whole_file;

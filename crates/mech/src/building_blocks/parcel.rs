@@ -46,7 +46,8 @@ impl Layout {
         Layout { slots, slot_bytes, max: spec.max_message }
     }
 
-    fn facts(self) -> Facts {
+    /// The facts of a half with this layout.
+    pub(crate) fn facts(self) -> Facts {
         facts_of([("max_message_bytes", self.max), ("queue_messages", self.slots)])
     }
 }
@@ -130,7 +131,8 @@ pub struct ParcelTx<S> {
     taken: u64,
 }
 
-struct Acknowledgement<'a>(BorrowedFd<'a>);
+/// Waiting for an acknowledgement on a socket: how many messages were taken so far.
+pub(crate) struct Acknowledgement<'a>(pub(crate) BorrowedFd<'a>);
 
 impl Attempt for Acknowledgement<'_> {
     type Out = u64;

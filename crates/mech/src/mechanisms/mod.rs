@@ -43,5 +43,6 @@ pub mod uring_pipe;
 pub mod uring_stream;
 pub mod uring_tcp;
 pub mod uring_uds;
+pub mod userfaultfd;
 pub mod vmsplice;
 pub mod vsock;
