@@ -220,7 +220,7 @@ impl Flow {
             let trials = ways.map(|way| self.trials(way, records));
             let rounds = Times::of(&trials, |record| self.time_of(record));
             let replayed = |r: &&Record| matches!(r.inputs.workload, Workload::Replay { .. });
-            let whole = trials.iter().flat_map(Rounds::values).all(|r| replayed(&r));
+            let whole = trials.iter().flat_map(Rounds::values).all(replayed);
             let saved = self.saved(&rounds, exchange_ns, whole);
             let Some(Saved { ns: saved_ns, share: less_time }) = saved else {
                 remarks.push(format!(
