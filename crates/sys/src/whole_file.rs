@@ -29,7 +29,7 @@ pub fn write<T, E: From<IoError>>(
     })
 }
 
-/// Checks that [`write`] could create its file.
+/// Checks that [`write()`] could create its file.
 ///
 /// # Errors
 /// The file cannot be created.
