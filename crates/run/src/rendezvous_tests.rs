@@ -149,7 +149,7 @@ fn a_claim_never_has_the_note_of_the_next_use_of_the_slot() {
                 assert!(offer.wait(from, accepting));
                 let is_waiting = || table.state(offer.slot).load(Ordering::Acquire) == offer.mark.0;
                 while from == connecting && is_waiting() && !over.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
+                    crossway_sys::spin::hint();
                 }
                 assert!(offer.withdraw());
                 if over.load(Ordering::Relaxed) {
