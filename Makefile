@@ -113,7 +113,7 @@ fidelity:
 		pypytools requests-unixsocket tornado==6.6.1 gevent==26.9.0 'twisted[tls]==26.10.0' pyhamcrest pytest-mock
 	python3 scripts/fidelity/judge.py --python $(TARGET)/fidelity/python/bin/python --write docs/RUN.md $(FIDELITY)
 
-# Takes about ten minutes. PREDICT has more options, such as --program redis (see scripts/predict/predict.py --help).
+# Takes about half an hour. PREDICT has more options, such as --program redis (see scripts/predict/predict.py --help).
 predict: build
 	scripts/setup.sh predict
 	python3 scripts/predict/predict.py --write docs/METHODOLOGY.md $(PREDICT)
