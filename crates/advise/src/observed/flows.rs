@@ -18,6 +18,28 @@ struct Open {
     received: u64,
 }
 
+/// Calls of a thread that belong together.
+struct Waited {
+    calls: u64,
+    ns: u64,
+    /// `None` if it is unknown.
+    off_cpu_ns: Option<u64>,
+}
+
+impl Default for Waited {
+    fn default() -> Self {
+        Waited { calls: 0, ns: 0, off_cpu_ns: Some(0) }
+    }
+}
+
+impl Waited {
+    fn add(&mut self, event: &Event) {
+        self.calls += 1;
+        self.ns += event.call_ns;
+        self.off_cpu_ns = self.off_cpu_ns.zip(event.off_cpu_ns).map(|(a, b)| a + b);
+    }
+}
+
 /// What is known about a channel after all of its calls.
 struct Channel {
     number: u32,
@@ -31,6 +53,7 @@ struct Channel {
     open_ns: Option<u64>,
     calls: [u64; 2],
     in_calls_ns: [u64; 2],
+    off_cpu_ns: [Option<u64>; 2],
     cpus: [HashMap<u32, u64>; 2],
     open: Option<Open>,
     /// Whether the client's calls were recorded; otherwise, the server's stand in.
@@ -124,6 +147,7 @@ fn put_together(
         open_ns: group.iter().map(|c| c.open_ns).sum(),
         calls: [0, 1].map(|end| total(&|c| c.calls[end])),
         in_calls_ns: [0, 1].map(|end| total(&|c| c.in_calls_ns[end])),
+        off_cpu_ns: [0, 1].map(|end| group.iter().map(|c| c.off_cpu_ns[end]).sum()),
         cpus: [0, 1].map(usual_cpu),
     }
 }
@@ -132,12 +156,11 @@ fn channels(recording: &Recording) -> Vec<Channel> {
     let mut channels: HashMap<u32, Channel> = HashMap::new();
     prepare(recording, &mut channels);
     // A wait belongs to the channel from which its thread receives next.
-    let mut waited: HashMap<u32, (u64, u64)> = HashMap::new();
+    let mut waited: HashMap<u32, Waited> = HashMap::new();
     for event in &recording.events {
         let number = event.channel.filter(|_| event.operation != Operation::Wait);
         let Some(channel) = number.and_then(|number| channels.get_mut(&number)) else {
-            let (calls, ns) = waited.entry(event.thread).or_default();
-            (*calls, *ns) = (*calls + 1, *ns + event.call_ns);
+            waited.entry(event.thread).or_default().add(event);
             continue;
         };
         channel.take(event, waited.remove(&event.thread));
@@ -172,6 +195,7 @@ fn prepare(recording: &Recording, channels: &mut HashMap<u32, Channel>) {
             open_ns: None,
             calls: [0; 2],
             in_calls_ns: [0; 2],
+            off_cpu_ns: [Some(0); 2],
             cpus: Default::default(),
             open: None,
             client_seen: false,
@@ -190,16 +214,16 @@ impl Channel {
         usize::from((event.operation == Operation::Send) != forward)
     }
 
-    fn take(&mut self, event: &Event, waited: Option<(u64, u64)>) {
+    fn take(&mut self, event: &Event, waited: Option<Waited>) {
         let end = self.end_of(event);
         let returned = event.at_ns.saturating_add_unsigned(event.call_ns);
         self.last_ns = self.last_ns.max(returned);
-        let (mut calls, mut ns) = (1, event.call_ns);
-        if let Some((more, longer)) = waited.filter(|_| event.operation == Operation::Receive) {
-            (calls, ns) = (calls + more, ns + longer);
-        }
-        self.calls[end] += calls;
-        self.in_calls_ns[end] += ns;
+        let mut all = waited.filter(|_| event.operation == Operation::Receive).unwrap_or_default();
+        all.add(event);
+        self.calls[end] += all.calls;
+        self.in_calls_ns[end] += all.ns;
+        let off_cpu = self.off_cpu_ns[end].zip(all.off_cpu_ns);
+        self.off_cpu_ns[end] = off_cpu.map(|(before, more)| before + more);
         if let Some(cpu) = event.cpu {
             *self.cpus[end].entry(cpu).or_default() += 1;
         }

@@ -21,6 +21,10 @@ use crossway_lab::replay::{Replay, same_as};
 use crossway_observe::recording::{Kinship, Namespaces};
 use crossway_records::inputs::ReplayShape;
 
+/// Of two ends that take turns, each waits for about half of the time. If one sleeps for less than this part of it, it
+/// does not wait asleep.
+const AWAKE: f64 = 0.05;
+
 /// Everything that two processes exchange by the same kind of channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
@@ -54,6 +58,8 @@ pub struct Flow {
     pub calls: [u64; 2],
     /// Time that each end's threads spent in these calls, nanoseconds; contains what the method cost.
     pub in_calls_ns: [u64; 2],
+    /// Of that time, what they spent without a CPU: asleep, or waiting for one; `None` if it is unknown.
+    pub off_cpu_ns: [Option<u64>; 2],
     /// CPUs on which the ends ran most.
     pub cpus: [Option<u32>; 2],
 }
@@ -69,6 +75,12 @@ impl Flow {
     /// otherwise several exchanges are open at once, and the work of an end decides how many there are.
     pub fn is_in_turn(&self) -> bool {
         self.channels.len() == 1 || self.concurrency().is_some_and(|open| open <= 1.2)
+    }
+
+    /// Whether both ends ask again and again for the next message instead of sleeping until it comes, as MPI's ranks do.
+    pub fn never_sleeps(&self) -> bool {
+        let slept = |ns: u64| ns as f64 > AWAKE * self.span_ns as f64;
+        self.is_in_turn() && self.off_cpu_ns.iter().all(|ns| ns.is_some_and(|ns| !slept(ns)))
     }
 
     /// The largest part of an end's time that went into the calls of the flow, from 0 to 1 (1 of several threads, too).

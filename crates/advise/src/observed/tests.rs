@@ -277,3 +277,39 @@ fn what_crossway_run_gains_is_measured_with_ends_that_look_before_they_sleep() {
     let plan = flow.gain_plan("pipe", &["tcp".to_owned()], Some(200), Path::new(NOWHERE)).unwrap();
     assert!(plan.groups.iter().all(|group| group.waits == [None]), "{:?}", plan.groups);
 }
+
+#[test]
+fn ends_that_ask_again_and_again_are_replayed_awake_and_nothing_is_promised_of_crossway_run() {
+    let flow_with = |off_cpu: fn(u64) -> Option<u64>| {
+        let mut tape = exchanges(50, "tcp-local", Some(100));
+        tape.recording.events.iter_mut().for_each(|e| e.off_cpu_ns = off_cpu(e.call_ns));
+        flows(&tape.recording).remove(0)
+    };
+    assert!(!flow_with(|_| None).never_sleeps(), "nobody knows");
+    assert!(!flow_with(Some).never_sleeps());
+    let flow = flow_with(|_| Some(0));
+    assert!(flow.never_sleeps());
+    let others = ["shm-spin".to_owned()];
+    let plan = flow.gain_plan("tcp-nodelay", &others, Some(200), Path::new(NOWHERE)).unwrap();
+    assert_eq!(plan.groups.iter().map(|g| g.name.as_str()).collect::<Vec<_>>(), ["spin"]);
+    let mut records = replays("tcp-nodelay", &[16.0; 5]);
+    records.extend(replays("shm-spin", &[0.8; 5]));
+    records.iter_mut().for_each(|record| record.inputs.wait = Wait::Spin);
+    let gain = flow.gain("tcp-nodelay", &records, Some(100), None);
+    assert!(gain.with.len() == 1 && gain.with[0].less_time.low > 0.9, "{gain:?}");
+    assert!(gain.remarks.iter().any(|r| r.contains("crossway run")), "{:?}", gain.remarks);
+}
+
+#[test]
+fn what_ends_save_that_look_before_they_sleep_is_the_least_that_programs_do() {
+    let flow = flows(&exchanges(50, "tcp-local", Some(100)).recording).remove(0);
+    let mut records = replays("uds-stream", &[40.0; 5]);
+    records.iter_mut().for_each(|r| r.inputs.wait = Wait::Hybrid { spin_us: 200 });
+    records.extend(replays("tcp-nodelay", &[100.0; 5]));
+    records.extend(replays("uds-stream", &[80.0; 5]));
+    let gain = flow.gain("tcp-nodelay", &records, Some(100), None);
+    let verdict =
+        |run: bool| gain.with.iter().find(|w| w.unmodified == run).unwrap().verdict.clone();
+    assert_eq!(verdict(true), "at least 60 % less time");
+    assert_eq!(verdict(false), "about 20 % less time");
+}
