@@ -85,8 +85,8 @@ pub const ALL: &[Unmeasurable] = &[
             "it carries no messages, and it refers to a process, not to a channel: it does not report that a living \
              peer has closed its end".to_owned()
         },
-        instead: "signal, which sends through a pidfd; to be notified when a peer ends, any mechanism that detects \
-                  this (crossway faults measures how fast)",
+        instead: "signal, which sends through a pidfd, and uring-msg, which takes descriptors through it; to be \
+                  notified when a peer ends, any mechanism that detects this (crossway faults measures how fast)",
     },
     Unmeasurable {
         id: "tee",

@@ -98,6 +98,7 @@ macro_rules! for_every_mechanism {
             uring_pipe::UringPipe,
             uring_uds::UringUds,
             uring_tcp::UringTcp,
+            uring_msg::UringMsg,
             shm_futex::ShmFutex,
             shm_futex::ShmHuge,
             shm_futex::ShmSecret,

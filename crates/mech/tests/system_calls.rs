@@ -203,6 +203,12 @@ fn io_uring_makes_one_call_at_each_end() {
 }
 
 #[test]
+fn uring_msg_makes_a_call_to_post_and_at_most_one_to_wait() {
+    let half = 1.0 / 32.0;
+    makes_within("uring-msg", [("io_uring_enter", 1.0 + half, 2.0 + 2.0 * half)]);
+}
+
+#[test]
 fn userfaultfd_copies_and_removes_pages_with_few_acknowledgements() {
     // With its header, the message has two pages.
     let half = 1.0 / 32.0;

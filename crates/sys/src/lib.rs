@@ -79,6 +79,7 @@ pub mod tipc_raw;
 pub mod topology;
 pub mod trust;
 pub mod uring;
+pub mod uring_msg;
 pub mod usage;
 pub mod userfault;
 pub mod vmsplice;

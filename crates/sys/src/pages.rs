@@ -92,6 +92,9 @@ pub struct View {
     len: usize,
 }
 
+// SAFETY: the mapping is only read, and not bound to a thread.
+unsafe impl Send for View {}
+
 impl View {
     /// Maps the first `len` bytes of `fd`, a memfd of `size` bytes.
     ///

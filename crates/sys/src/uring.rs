@@ -74,18 +74,7 @@ impl Ring {
     /// Errors: `EPERM` when `kernel.io_uring_disabled` or a seccomp filter forbids it, `ENOSYS` when
     /// the kernel does not support io_uring.
     pub fn new() -> Result<Self, OsError> {
-        let until = Instant::now() + RELEASE;
-        let ring = loop {
-            match IoUring::new(ENTRIES) {
-                Err(e) if e.raw_os_error() == Some(libc::ENOMEM) && Instant::now() < until => {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                outcome => break outcome.map_err(|e| OsError::new("io_uring_setup", "", e))?,
-            }
-        };
-        if !ring.params().is_feature_ext_arg() {
-            return Err(OsError::new("io_uring_setup", "no IORING_FEAT_EXT_ARG", Errno::NOSYS));
-        }
+        let ring = set_up(|| IoUring::new(ENTRIES))?;
         Ok(Ring { ring, broken: false, nowait: !does_without(Newer::PipeNowait) })
     }
 
@@ -302,6 +291,23 @@ impl Ring {
                     .map_err(|_| Errno::from_raw_os_error(-entry.result()))
             })
     }
+}
+
+/// Creates a ring by `build`, for [`Ring::new`], which says more.
+pub(crate) fn set_up(build: impl Fn() -> std::io::Result<IoUring>) -> Result<IoUring, OsError> {
+    let until = Instant::now() + RELEASE;
+    let ring = loop {
+        match build() {
+            Err(e) if e.raw_os_error() == Some(libc::ENOMEM) && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            outcome => break outcome.map_err(|e| OsError::new("io_uring_setup", "", e))?,
+        }
+    };
+    if !ring.params().is_feature_ext_arg() {
+        return Err(OsError::new("io_uring_setup", "no IORING_FEAT_EXT_ARG", Errno::NOSYS));
+    }
+    Ok(ring)
 }
 
 /// Caps a length at the maximum of a request; the kernel transfers no more than this at a time anyway.

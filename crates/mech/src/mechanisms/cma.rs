@@ -171,22 +171,28 @@ fn copy_of(fd: impl AsFd) -> Result<OwnedFd, OpenError> {
     Ok(fd.map_err(|e| OsError::new("dup", "memfd", e))?)
 }
 
-/// Rejects a listening end in another PID namespace, because the process ID in its notices would name another process
+/// Rejects a listening end in another PID namespace, because its process ID would name another process
 /// here, or none. `claimed` is the listening end's process ID according to its offer; `seen` is its process ID in this
 /// namespace according to the kernel, 0 if it is not visible here.
-fn check_namespace(claimed: u32, seen: u32) -> Result<(), OpenError> {
+pub(super) fn check_namespace(
+    mechanism: &'static str,
+    claimed: u32,
+    seen: u32,
+) -> Result<(), OpenError> {
     if claimed == seen {
         return Ok(());
     }
     Err(OpenError::Unsupported {
-        mechanism: Cma::ID,
+        mechanism,
         why: format!(
-            "the listening end is process {claimed} in another PID namespace, so its memory cannot be addressed from here; run both ends in one PID namespace"
+            "the listening end is process {claimed} in another PID namespace, so it cannot be \
+             addressed from here; run both ends in one PID namespace"
         ),
     })
 }
 
-fn remedy(errno: Errno) -> String {
+/// What helps if one process may not trace another, or cannot read its memory.
+pub(super) fn remedy(errno: Errno) -> String {
     match (errno, cma::yama_scope()) {
         (Errno::NOSYS, _) => "use a kernel with CONFIG_CROSS_MEMORY_ATTACH".to_owned(),
         (_, Some(3)) => {
@@ -240,7 +246,7 @@ impl Mechanism for Cma {
         let pid: u32 = offer.word(Self::ID, "pid")?;
         let mut take = |name| offer.take_fd(Self::ID, name);
         let (read, memory) = (take("read")?, take("read-memory")?);
-        check_namespace(pid, socket::peer_credentials(&read)?.pid)?;
+        check_namespace(Self::ID, pid, socket::peer_credentials(&read)?.pid)?;
         let (write, own_memory) = (take("write")?, take("write-memory")?);
         let layout = Layout::of(spec, HEADER);
         let pages = Pages::of_memfd(own_memory)?;
@@ -284,9 +290,9 @@ mod tests {
 
     #[test]
     fn an_end_in_another_pid_namespace_is_refused() {
-        check_namespace(17, 17).unwrap();
+        check_namespace(Cma::ID, 17, 17).unwrap();
         for seen in [0, 4711] {
-            let error = check_namespace(17, seen).unwrap_err().to_string();
+            let error = check_namespace(Cma::ID, 17, seen).unwrap_err().to_string();
             assert!(error.contains("one PID namespace"), "{error}");
         }
         let spec = Spec { max_message: 64, ..Spec::default() };

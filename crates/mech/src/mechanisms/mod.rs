@@ -39,6 +39,7 @@ pub mod udp;
 pub mod uds_dgram;
 pub mod uds_seqpacket;
 pub mod uds_stream;
+pub mod uring_msg;
 pub mod uring_pipe;
 pub mod uring_stream;
 pub mod uring_tcp;
