@@ -193,9 +193,10 @@ impl Property {
             Property::Pollable => claimed(caps.waitable_fd),
             Property::ZeroCopy => claimed(caps.in_place),
             Property::CrossesHosts => claimed(caps.crosses_hosts),
-            Property::Root => {
-                claimed(matches!(caps.privilege, Privilege::Ptrace | Privilege::NetRaw))
-            }
+            Property::Root => claimed(matches!(
+                caps.privilege,
+                Privilege::Ptrace | Privilege::NetRaw | Privilege::Root
+            )),
             Property::KernelModule => claimed(caps.privilege == Privilege::Module),
             Property::Spinning => Fact {
                 holds: Some(!matches!(subject.wait, Wait::Block)),

@@ -46,6 +46,8 @@ pub enum Privilege {
     NetRaw,
     /// A kernel module that only root can load.
     Module,
+    /// Several capabilities that together are as much as root has.
+    Root,
 }
 
 /// The capabilities of a mechanism, declared once and checked by the conformance suite.

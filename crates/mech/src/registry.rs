@@ -77,6 +77,7 @@ macro_rules! for_every_mechanism {
             vsock::Vsock,
             netlink::Netlink,
             packet::Packet,
+            af_xdp::AfXdp,
             tipc_kernel::TipcKernelStream,
             tipc_kernel::TipcKernelSeqpacket,
             tipc_kernel::TipcKernelRdm,

@@ -86,6 +86,7 @@ pub mod vmsplice;
 pub mod vsock;
 pub mod whole_file;
 pub mod words;
+pub mod xdp;
 pub mod xstate;
 pub mod yardstick;
 pub mod zerocopy;

@@ -27,6 +27,35 @@ pub fn inside<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> Result<T
     })
 }
 
+/// Runs `work` on a thread in a network namespace of its own, which has no name: it exists as long as
+/// a socket that `work` has made is open.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN.
+pub fn in_new<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, OsError> {
+    std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            // SAFETY: the thread gets a network namespace of its own; nothing else changes.
+            if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+                return Err(OsError::last("unshare", "network namespace"));
+            }
+            Ok(work())
+        });
+        inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// The number of an interface in the caller's own network namespace.
+///
+/// # Errors
+/// There is no such interface.
+pub fn interface_index(name: &str) -> Result<u32, OsError> {
+    let answer = ask_of_interface(libc::SIOCGIFINDEX, "SIOCGIFINDEX", name)?;
+    // SAFETY: SIOCGIFINDEX has filled in this member of the union.
+    let index = unsafe { answer.ifr_ifru.ifru_ifindex };
+    Ok(index.unsigned_abs())
+}
+
 /// Whether the interface is up and has its carrier, so that packets sent now are transmitted, not dropped. Applies to
 /// the caller's own network namespace; for another one, call it within [`inside`].
 ///

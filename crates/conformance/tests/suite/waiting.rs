@@ -60,7 +60,7 @@ pub(crate) fn a_full_channel_is_full_at_once_and_keeps_what_it_took<M: Mechanism
         let size = fits::<M>(1000);
         if M::caps().reliability == Reliability::Lossy {
             // A receiver that drops messages never makes the sender report "full".
-            let taken = fill(&mut here, size * 8, 0, FAR_TOO_MUCH_TO_DROP);
+            let taken = fill(&mut here, fits::<M>(size * 8), 0, FAR_TOO_MUCH_TO_DROP);
             assert_eq!(taken, None, "a lossy mechanism reports that it is full");
             let room = there.rx.facts().get("so_rcvbuf_bytes").copied().unwrap_or(0);
             assert!(FAR_TOO_MUCH_TO_DROP as i64 > 8 * room, "a receiver with {room} bytes of room");

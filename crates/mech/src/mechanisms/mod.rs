@@ -1,6 +1,7 @@
 //! One file per mechanism, or per group of closely related ones. Parts that several of them share are in
 //! [`building_blocks`](crate::building_blocks).
 
+pub mod af_xdp;
 pub mod binder;
 pub mod cma;
 pub mod fifo;
