@@ -227,6 +227,13 @@ fn forks_at_any_time_disturb_nothing() {
 }
 
 #[test]
+fn a_connection_that_is_copied_while_it_is_closed_remains_one_of_tcp() {
+    let Some(site) = Site::new() else { return };
+    assert_eq!(site.prints("reliability.py", &["rivals", "1000"]), "1000 times, 0 wrong\n");
+    assert_eq!(site.explained(true).len(), 2 * 2 * 1000, "{:?}", site.explained(false));
+}
+
+#[test]
 fn a_program_without_the_library_is_served_by_tcp() {
     let Some(site) = Site::new() else { return };
     for (server, client) in [(true, false), (false, true), (true, true)] {

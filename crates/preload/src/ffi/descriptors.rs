@@ -11,50 +11,77 @@ use crate::process::owns_memory;
 use crate::table::{self, COPIED, Entry, Kind, WATCHED};
 use crate::{moving, process, watch};
 
-/// Forgets a descriptor that is about to be closed, and closes its aside unless another descriptor stands for it, too. A child
-/// of vfork only closes.
-fn forget(fd: c_int) {
+/// Whether other threads must not copy or close the descriptor while this one does: what the library knows about it would not
+/// be what it has become. A child of vfork has its own descriptors, and its parent's lock.
+fn is_guarded(entry: Entry) -> bool {
+    matches!(entry.kind(), Kind::Connecting | Kind::Moved | Kind::Listener) && owns_memory()
+}
+
+/// Runs a call that copies or closes guarded descriptors.
+fn alone<T>(what: impl FnOnce() -> T) -> T {
+    without_signals(|| {
+        let _locked = process::lock();
+        what()
+    })
+}
+
+/// Forgets a descriptor that `close` closes, and closes its aside unless another descriptor stands for it, too. A child of vfork
+/// only closes.
+fn forget<T>(fd: c_int, close: impl FnOnce() -> T) -> T {
     let entry = table::get(fd);
+    if is_guarded(entry) {
+        return alone(|| closing(fd, table::get(fd), close));
+    }
+    closing(fd, entry, close)
+}
+
+/// As [`forget`], with the descriptor's entry, and the lock if that is guarded.
+fn closing<T>(fd: c_int, entry: Entry, close: impl FnOnce() -> T) -> T {
     match entry.kind() {
-        Kind::Other | Kind::Aside => return,
+        Kind::Other | Kind::Aside => return close(),
         // At worst, a child of vfork prevents that its parent's socket is moved.
         Kind::Fresh | Kind::OtherListener | Kind::Plain | Kind::Epoll => {
             table::replace(fd, entry, Entry::OTHER);
             if entry.has(WATCHED) && owns_memory() {
                 watch::forget(fd);
             }
-            return;
+            return close();
         }
-        _ if !owns_memory() => return,
+        _ if !owns_memory() => return close(),
         _ => {}
     }
-    without_signals(|| {
-        let _locked = process::lock();
-        let entry = table::get(fd);
-        table::put(fd, Entry::OTHER);
-        match entry.kind() {
-            Kind::Moved => {
-                let Some(aside) = entry.aside() else { return };
-                let mut others = table::of_kind(Kind::Moved, 0, c_int::MAX);
-                if entry.has(COPIED) && others.any(|(_, other)| other.aside() == Some(aside)) {
-                    return;
-                }
-                moving::ended(table::get(aside));
-                table::put(aside, Entry::OTHER);
-                // Before the stream, so that a reset (SO_LINGER) is there when the peer finds the end.
-                close_really(aside);
+    // A moved descriptor remains known until it is closed: a thread that copies it waits for that, then.
+    let left = if entry.kind() == Kind::Moved { entry.with_number(0) } else { Entry::OTHER };
+    table::put(fd, left);
+    match entry.kind() {
+        Kind::Moved => leave(entry),
+        Kind::Listener => {
+            let mut others = table::of_kind(Kind::Listener, 0, c_int::MAX);
+            if !others.any(|(_, other)| other.number() == entry.number())
+                && let Some(table) = crossway_run::rendezvous::table()
+            {
+                table.forget_listener(std::process::id(), entry.number() as u16);
             }
-            Kind::Listener => {
-                let mut others = table::of_kind(Kind::Listener, 0, c_int::MAX);
-                if !others.any(|(_, other)| other.number() == entry.number())
-                    && let Some(table) = crossway_run::rendezvous::table()
-                {
-                    table.forget_listener(std::process::id(), entry.number() as u16);
-                }
-            }
-            _ => {}
         }
-    });
+        _ => {}
+    }
+    let outcome = close();
+    // Unless another thread has got the number meanwhile.
+    table::replace(fd, left, Entry::OTHER);
+    outcome
+}
+
+/// Closes the aside of an entry that is gone, unless another descriptor stands for it, too.
+fn leave(entry: Entry) {
+    let Some(aside) = entry.aside() else { return };
+    let mut others = table::of_kind(Kind::Moved, 0, c_int::MAX);
+    if entry.has(COPIED) && others.any(|(_, other)| other.aside() == Some(aside)) {
+        return;
+    }
+    moving::ended(table::get(aside));
+    table::put(aside, Entry::OTHER);
+    // Before the stream, so that a reset (SO_LINGER) is there when the peer finds the end.
+    close_really(aside);
 }
 
 /// Whether the program must not reach the descriptor, because it does not know it.
@@ -63,8 +90,16 @@ fn is_hidden(fd: c_int) -> bool {
     table::get(fd).kind() == Kind::Aside && borrow(fd).is_some_and(is_ours)
 }
 
+/// Makes a copy of `old` with `real`. Returns its number.
+pub(super) fn copied(old: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    if is_guarded(table::get(old)) {
+        return alone(|| became(old, real()));
+    }
+    became(old, real())
+}
+
 /// Notes that `new` has become a copy of `old`. Returns `new`.
-pub(super) fn became(old: c_int, new: c_int) -> c_int {
+fn became(old: c_int, new: c_int) -> c_int {
     if new < 0 || old == new || !owns_memory() {
         return new;
     }
@@ -115,15 +150,12 @@ fn make_room(fd: c_int) {
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    if table::get(fd) != Entry::OTHER {
-        if is_hidden(fd) {
-            set_errno(libc::EBADF);
-            return -1;
-        }
-        forget(fd);
+    if is_hidden(fd) {
+        set_errno(libc::EBADF);
+        return -1;
     }
     // SAFETY: an integer.
-    unsafe { real::close(fd) }
+    forget(fd, || unsafe { real::close(fd) })
 }
 
 /// Flag of close_range(2): only set close-on-exec (linux/close_range.h).
@@ -137,7 +169,7 @@ unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_in
             .filter(|(_, entry)| !matches!(entry.kind(), Kind::Aside | Kind::Connecting))
             .map(|(fd, _)| fd)
             .collect();
-        known.into_iter().for_each(forget);
+        known.into_iter().for_each(|fd| forget(fd, || ()));
     }
     // The asides that descriptors outside of the range stand for survive.
     let mut from = first;
@@ -174,29 +206,36 @@ unsafe extern "C-unwind" fn closefrom(first: c_int) {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     // SAFETY: an integer.
-    became(fd, unsafe { real::dup(fd) })
+    copied(fd, || unsafe { real::dup(fd) })
 }
 
-/// Prepares that `new` is replaced by a copy of `old`.
-fn replaces(old: c_int, new: c_int) {
-    if old != new && table::get(new) != Entry::OTHER && borrow(old).is_some_and(twin::is_open) {
+/// Replaces `new` by a copy of `old` with `real`.
+fn copied_to(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    let is_open = || old != new && borrow(old).is_some_and(twin::is_open);
+    if table::get(new).kind() == Kind::Aside && is_open() {
         make_room(new);
-        forget(new);
     }
+    let replaced = table::get(new);
+    if is_guarded(table::get(old)) || is_guarded(replaced) {
+        return alone(|| {
+            let replaced = if is_open() { table::get(new) } else { Entry::OTHER };
+            became(old, closing(new, replaced, real))
+        });
+    }
+    let replaced = if replaced != Entry::OTHER && is_open() { replaced } else { Entry::OTHER };
+    became(old, closing(new, replaced, real))
 }
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
-    replaces(old, new);
     // SAFETY: integers.
-    became(old, unsafe { real::dup2(old, new) })
+    copied_to(old, new, || unsafe { real::dup2(old, new) })
 }
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-    replaces(old, new);
     // SAFETY: integers.
-    became(old, unsafe { real::dup3(old, new, flags) })
+    copied_to(old, new, || unsafe { real::dup3(old, new, flags) })
 }
 
 #[unsafe(no_mangle)]
@@ -206,7 +245,8 @@ unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
         // SAFETY: an open stream, as guaranteed by the caller.
         let fd = unsafe { libc::fileno(file) };
         set_errno(before);
-        forget(fd);
+        // Not while others wait: it may send what it has buffered.
+        forget(fd, || ());
     }
     // SAFETY: guaranteed by the caller.
     unsafe { real::fclose(file) }

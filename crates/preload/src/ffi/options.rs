@@ -7,9 +7,9 @@ use crossway_sys::socket::twin;
 use libc::socklen_t;
 
 use super::calls::{moved, on_tcp, refused};
-use super::descriptors::became;
+use super::descriptors::copied;
 use super::{borrow, real};
-use crate::table::{self, Kind, SHAPED, SPECIAL};
+use crate::table::{self, SHAPED, SPECIAL};
 
 /// From linux/tcp.h and asm-generic/socket.h, where the libc crate lacks them.
 const TCP_REPAIR: c_int = 19;
@@ -127,22 +127,19 @@ unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_
     unsafe { real::ioctl(at, request, argument) }
 }
 
-/// What fcntl does beyond the call itself.
-fn controlled(fd: c_int, command: c_int, argument: c_long, outcome: c_int) -> c_int {
-    let entry = table::get(fd);
-    if outcome < 0 || entry.kind() == Kind::Other {
-        return outcome;
+/// Calls fcntl as `real`, with what it does beyond the call itself.
+fn controlled(fd: c_int, command: c_int, argument: c_long, real: impl FnOnce() -> c_int) -> c_int {
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        return copied(fd, real);
     }
-    match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => became(fd, outcome),
-        libc::F_SETFD => {
-            if let Some(aside) = entry.aside().and_then(borrow) {
-                twin::set_close_on_exec(aside, argument & c_long::from(libc::FD_CLOEXEC) != 0);
-            }
-            outcome
-        }
-        _ => outcome,
+    let outcome = real();
+    if command == libc::F_SETFD
+        && outcome >= 0
+        && let Some(aside) = table::get(fd).aside().and_then(borrow)
+    {
+        twin::set_close_on_exec(aside, argument & c_long::from(libc::FD_CLOEXEC) != 0);
     }
+    outcome
 }
 
 macro_rules! controls {
@@ -155,8 +152,8 @@ macro_rules! controls {
                 argument: c_long,
             ) -> c_int {
                 // SAFETY: guaranteed by the caller; a pointer argument is as wide as a long.
-                let outcome = unsafe { real::$name(fd, command, argument) };
-                controlled(fd, command, argument, outcome)
+                let real = || unsafe { real::$name(fd, command, argument) };
+                controlled(fd, command, argument, real)
             }
         )*
     };

@@ -1,6 +1,7 @@
 """Programs that end suddenly, are many, are poor, or do not trust each other. `reliability.py NAME` prints one line, which says
 what was observed."""
 
+import fcntl
 import os
 import random
 import resource
@@ -9,6 +10,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 from multiprocessing import shared_memory
 
@@ -197,6 +199,65 @@ def hostile():
     os.kill(thief, signal.SIGKILL)
     os.waitpid(thief, 0)
     print(f"{right} of 100", os.waitpid(server, 0)[1])
+
+
+def rivals(times):
+    """One thread copies a connection while another closes it, after shorter and longer moments. A copy that was made is a TCP
+    connection with the names that it had, and a later connection is nothing to it."""
+    listener = listening()
+    ways = [os.dup, lambda fd: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3), lambda fd: os.dup2(fd, 200)]
+    meet = threading.Barrier(2)
+    todo = []
+    copies = []
+
+    def copy():
+        for n in range(times):
+            meet.wait()
+            try:
+                copies.append(ways[n % len(ways)](todo[n]))
+            except OSError:
+                copies.append(None)
+            meet.wait()
+
+    def pair():
+        # Accepted in a thread of its own, so that it is moved; nothing else may get a number during the race.
+        accepted = []
+        accepting = threading.Thread(target=lambda: accepted.append(listener.accept()[0]))
+        accepting.start()
+        conn = socket.create_connection(listener.getsockname())
+        accepting.join()
+        return conn, accepted[0]
+
+    thread = threading.Thread(target=copy)
+    thread.start()
+    wrong = 0
+    for n in range(times):
+        conn, peer = pair()
+        name = conn.getsockname()
+        todo.append(conn.detach())
+        meet.wait()
+        for _ in range(n % 50):
+            pass
+        os.close(todo[n])
+        meet.wait()
+        later, its_peer = pair()
+        if copies[n] is not None:
+            with socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=copies[n]) as made:
+                wrong += made.getsockname() != name
+                try:
+                    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                except OSError:
+                    wrong += 1
+                made.sendall(b"x")
+            wrong += peer.recv(2) != b"x"
+        wrong += peer.recv(2) != b""
+        wrong += later.getpeername() != listener.getsockname()
+        later.sendall(b"y")
+        wrong += its_peer.recv(2) != b"y"
+        for sock in [later, its_peer, peer]:
+            sock.close()
+    thread.join()
+    print(f"{times} times, {wrong} wrong")
 
 
 def changes(port, number):
