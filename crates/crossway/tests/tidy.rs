@@ -68,9 +68,10 @@ const AT_THE_ROOT: &[&str] = &[
     "Cargo.lock",
 ];
 
-/// The tracked files that are no text, by their folders and endings: archives of a reference run's histograms, and the
-/// recorder's programs for the kernel, which a test compares with their source.
-const BINARIES: &[(&str, &str)] = &[("records/", ".zip"), ("crates/observe/bpf/", ".bpf.o")];
+/// The tracked files that are no text, by their folders and endings: archives of a reference run's histograms, and
+/// programs for the kernel, which a test compares with their source.
+const BINARIES: &[(&str, &str)] =
+    &[("records/", ".zip"), ("crates/observe/bpf/", ".bpf.o"), ("crates/mech/bpf/", ".bpf.o")];
 
 fn complain(what: &str, found: Vec<String>) {
     assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
