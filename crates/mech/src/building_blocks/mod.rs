@@ -13,6 +13,7 @@ pub mod parcel;
 pub(crate) mod pipe_halves;
 pub mod pipe_pages;
 pub(crate) mod queue_wait;
+pub(crate) mod slots;
 pub mod stream_socket;
 pub mod tipc_port;
 pub(crate) mod waiting;

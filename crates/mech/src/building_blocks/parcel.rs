@@ -12,45 +12,9 @@ use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::{Errno, OsError, fdpass, socket};
 
 use super::byte_stream::{recv_error, send_error};
+use super::slots::{Layout, Reports, Slots};
 use super::waiting::{Attempt, Patience, Stop, wait_for};
-use crate::contract::facts_of;
-use crate::{Deadline, Facts, RecvError, Rx, SendError, Spec, Tx, Wait};
-
-/// Total size in bytes of a direction's slots, unless a capacity is requested or this size would give too few slots.
-const DEFAULT_BYTES: usize = 1 << 20;
-
-/// Minimum number of slots. With fewer, the two ends could not work at the same time.
-const FEWEST_SLOTS: usize = 4;
-/// Maximum number of slots. More notices might not fit into the socket's buffer, and the sender never waits for room
-/// there. Also, a memfd in flight counts as an open file.
-const MOST_SLOTS: usize = 64;
-
-/// The layout of a direction's slots. Both ends compute the same layout from the same spec.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
-    /// Number of slots, which is the maximum number of messages in flight.
-    pub(crate) slots: usize,
-    /// Distance in bytes between slots, a multiple of the page size.
-    pub(crate) slot_bytes: usize,
-    /// Largest message in bytes.
-    pub(crate) max: usize,
-}
-
-impl Layout {
-    /// Computes the layout for messages of the spec's size that follow a header of `header` bytes.
-    pub(crate) fn of(spec: &Spec, header: usize) -> Self {
-        let page = crossway_sys::shm::page_len();
-        let slot_bytes = (header + spec.max_message).max(1).next_multiple_of(page);
-        let bytes = spec.capacity_bytes.unwrap_or(DEFAULT_BYTES);
-        let slots = (bytes / slot_bytes).clamp(FEWEST_SLOTS, MOST_SLOTS);
-        Layout { slots, slot_bytes, max: spec.max_message }
-    }
-
-    /// The facts of a half with this layout.
-    pub(crate) fn facts(self) -> Facts {
-        facts_of([("max_message_bytes", self.max), ("queue_messages", self.slots)])
-    }
-}
+use crate::{Deadline, Facts, RecvError, Rx, SendError, Tx, Wait};
 
 /// The notice that announces a message to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,34 +91,13 @@ pub struct ParcelTx<S> {
     socket: OwnedFd,
     layout: Layout,
     wait: Wait,
-    sent: u64,
-    taken: u64,
-}
-
-/// Waiting for an acknowledgement on a socket: how many messages were taken so far.
-pub(crate) struct Acknowledgement<'a>(pub(crate) BorrowedFd<'a>);
-
-impl Attempt for Acknowledgement<'_> {
-    type Out = u64;
-
-    #[inline]
-    fn attempt(&mut self, nonblocking: bool) -> Result<u64, Errno> {
-        let mut taken = [0; 8];
-        match socket::recv(self.0, &mut taken, nonblocking)? {
-            8 => Ok(u64::from_ne_bytes(taken)),
-            _ => Err(Errno::PIPE),
-        }
-    }
-
-    fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {
-        wait_ready(self.0, Interest::Readable, Some(until)).map(drop)
-    }
+    slots: Slots,
 }
 
 impl<S: Store> ParcelTx<S> {
     /// Creates the half over a store and this direction's socket.
     pub(crate) fn new(store: S, socket: OwnedFd, layout: Layout, wait: Wait) -> Self {
-        ParcelTx { store, socket, layout, wait, sent: 0, taken: 0 }
+        ParcelTx { store, socket, layout, wait, slots: Slots::new(layout) }
     }
 
     #[inline]
@@ -167,25 +110,17 @@ impl<S: Store> ParcelTx<S> {
         if len > self.layout.max {
             return Err(SendError::TooLarge { len, max: self.layout.max });
         }
-        while self.sent - self.taken >= self.layout.slots as u64 {
-            let mut acknowledgement = Acknowledgement(self.socket.as_fd());
-            let taken = wait_for(&mut acknowledgement, self.wait, patience).map_err(send_error)?;
-            if taken > self.sent || taken < self.taken {
-                // No correct receiver sends this; the channel is unusable.
-                return Err(SendError::PeerClosed);
-            }
-            self.taken = taken;
-        }
-        let slot = (self.sent % self.layout.slots as u64) as usize;
+        self.slots.wait_for_free(self.socket.as_fd(), self.wait, patience)?;
+        let slot = self.slots.next();
         fill(self.store.payload(slot, len));
-        let notice = self.store.notice(slot, self.sent, len).to_bytes();
+        let notice = self.store.notice(slot, self.slots.number(), len).to_bytes();
         let posted = match self.store.descriptor(slot) {
             None => socket::send(&self.socket, &notice, false),
             Some(fd) => fdpass::send(&self.socket, &notice, &[fd])
                 .map_err(|e| Errno::from_io_error(&e.source).unwrap_or(Errno::INVAL)),
         };
         posted.map_err(|errno| send_error(Stop::Errno(errno)))?;
-        self.sent += 1;
+        self.slots.used();
         Ok(())
     }
 }
@@ -224,8 +159,7 @@ pub struct ParcelRx<T> {
     socket: OwnedFd,
     layout: Layout,
     wait: Wait,
-    taken: u64,
-    acknowledged: u64,
+    reports: Reports,
     fds: Vec<OwnedFd>,
     /// The notice of a message that did not fit into the caller's buffer, with its descriptor.
     held: Option<(Notice, Option<OwnedFd>)>,
@@ -272,8 +206,7 @@ impl<T: Taker> ParcelRx<T> {
             socket,
             layout,
             wait,
-            taken: 0,
-            acknowledged: 0,
+            reports: Reports::new(layout),
             fds: Vec::new(),
             held: None,
         }
@@ -318,24 +251,12 @@ impl<T: Taker> ParcelRx<T> {
         Ok((notice, fd))
     }
 
-    /// Counts a message as taken. Each time half as many messages as there are slots have been taken, informs the
-    /// sender that their slots are free.
-    #[inline]
-    fn acknowledge(&mut self) {
-        self.taken += 1;
-        if self.taken - self.acknowledged >= self.layout.slots as u64 / 2 {
-            // Fails only if the sender has ended. The socket's buffer has room for two.
-            let _ = socket::send(&self.socket, &self.taken.to_ne_bytes(), false);
-            self.acknowledged = self.taken;
-        }
-    }
-
     #[inline]
     fn take(&mut self, buf: &mut [u8], patience: Patience) -> Result<usize, RecvError> {
         let (notice, fd) = self.next(Some(buf.len()), patience)?;
         let len = notice.len as usize;
         self.taker.copy(&notice, fd, self.socket.as_fd(), &mut buf[..len])?;
-        self.acknowledge();
+        self.reports.taken_over(&self.socket);
         Ok(len)
     }
 }
@@ -361,7 +282,7 @@ impl<T: Taker> Rx for ParcelRx<T> {
         let (notice, fd) = self.next(Some(scratch.len()), Patience::Until(until))?;
         let scratch = &mut scratch[..notice.len as usize];
         let result = self.taker.show(&notice, fd, self.socket.as_fd(), scratch, read)?;
-        self.acknowledge();
+        self.reports.taken_over(&self.socket);
         Ok(result)
     }
 
@@ -388,20 +309,5 @@ mod tests {
     fn a_notice_survives_its_bytes() {
         let notice = Notice { stamp: u64::MAX - 1, address: 1 << 40, len: 77, slot: 3, pid: 12 };
         assert_eq!(Notice::from_bytes(&notice.to_bytes()), notice);
-    }
-
-    #[test]
-    fn the_slots_fit_the_capacity_within_bounds() {
-        let of = |max_message, capacity_bytes| {
-            let layout = Layout::of(&Spec { max_message, capacity_bytes, ..Spec::default() }, 64);
-            (layout.slots, layout.slot_bytes)
-        };
-        let page = crossway_sys::shm::page_len();
-        assert_eq!(of(64, None), ((DEFAULT_BYTES / page).min(MOST_SLOTS), page));
-        let larger = 64 * 1024 + page;
-        assert_eq!(of(64 * 1024, None), (DEFAULT_BYTES / larger, larger));
-        assert_eq!(of(64 * 1024, Some(1)), (FEWEST_SLOTS, larger));
-        assert_eq!(of(page - 64, Some(10 * page)), (10, page));
-        assert_eq!(of(16 << 20, None).0, FEWEST_SLOTS);
     }
 }

@@ -26,7 +26,8 @@ use crossway_sys::socket::{self, SocketType};
 use crossway_sys::{Errno, OsError, cma, shm};
 
 use crate::building_blocks::complete::Complete;
-use crate::building_blocks::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker, os_error};
+use crate::building_blocks::parcel::{Notice, ParcelRx, ParcelTx, Store, Taker, os_error};
+use crate::building_blocks::slots::Layout;
 use crate::{
     Caps, Carrier, Family, Mechanism, Meeting, Offer, OpenError, Privilege, Probe, RecvError, Spec,
     Transport,

@@ -16,7 +16,8 @@ use crossway_sys::pages::{Pages, View, read_at};
 use crossway_sys::socket::{self, SocketType};
 
 use crate::building_blocks::complete::{self, Complete};
-use crate::building_blocks::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker};
+use crate::building_blocks::parcel::{Notice, ParcelRx, ParcelTx, Store, Taker};
+use crate::building_blocks::slots::Layout;
 use crate::{
     Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, RecvError, Spec, Transport,
 };

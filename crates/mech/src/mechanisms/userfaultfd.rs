@@ -25,10 +25,10 @@ use crossway_sys::socket::{self, SocketType};
 use crossway_sys::userfault::{Filler, REMEDY, Window};
 use crossway_sys::{Errno, OsError, fdpass};
 
-use crate::building_blocks::byte_stream::{recv_error, send_error};
+use crate::building_blocks::byte_stream::recv_error;
 use crate::building_blocks::complete::no_second_channel;
 use crate::building_blocks::message_socket::check_limit;
-use crate::building_blocks::parcel::{Acknowledgement, Layout};
+use crate::building_blocks::slots::{Layout, Reports, Slots};
 use crate::building_blocks::waiting::{Attempt, Patience, Stop, wait_for};
 use crate::self_test::exchange_a_byte;
 use crate::{
@@ -56,14 +56,13 @@ pub struct UserfaultfdTx {
     socket: OwnedFd,
     layout: Layout,
     wait: Wait,
-    sent: u64,
-    taken: u64,
+    slots: Slots,
 }
 
 impl UserfaultfdTx {
     fn new(filler: Filler, socket: OwnedFd, layout: Layout, wait: Wait) -> Self {
         let pages = vec![0; layout.slot_bytes];
-        UserfaultfdTx { filler, pages, socket, layout, wait, sent: 0, taken: 0 }
+        UserfaultfdTx { filler, pages, socket, layout, wait, slots: Slots::new(layout) }
     }
 
     #[inline]
@@ -76,18 +75,11 @@ impl UserfaultfdTx {
         if len > self.layout.max {
             return Err(SendError::TooLarge { len, max: self.layout.max });
         }
-        while self.sent - self.taken >= self.layout.slots as u64 {
-            let mut acknowledgement = Acknowledgement(self.socket.as_fd());
-            let taken = wait_for(&mut acknowledgement, self.wait, patience).map_err(send_error)?;
-            if taken > self.sent || taken < self.taken {
-                // No correct receiver sends this; the channel is unusable.
-                return Err(SendError::PeerClosed);
-            }
-            self.taken = taken;
-        }
-        self.pages[..HEADER].copy_from_slice(&layout::header(self.sent, len).to_ne_bytes());
+        self.slots.wait_for_free(self.socket.as_fd(), self.wait, patience)?;
+        self.pages[..HEADER]
+            .copy_from_slice(&layout::header(self.slots.number(), len).to_ne_bytes());
         fill(&mut self.pages[HEADER..HEADER + len]);
-        let slot = (self.sent % self.layout.slots as u64) as usize * self.layout.slot_bytes;
+        let slot = self.slots.next() * self.layout.slot_bytes;
         let (page, whole) = (page_len(), pages_of(len));
         self.filler
             .fill(slot + page, &self.pages[page..whole])
@@ -97,7 +89,7 @@ impl UserfaultfdTx {
                 Errno::NOENT | Errno::SRCH => SendError::PeerClosed,
                 errno => OsError::new("ioctl", "UFFDIO_COPY", errno).into(),
             })?;
-        self.sent += 1;
+        self.slots.used();
         Ok(())
     }
 }
@@ -142,8 +134,7 @@ pub struct UserfaultfdRx {
     socket: OwnedFd,
     layout: Layout,
     wait: Wait,
-    taken: u64,
-    acknowledged: u64,
+    reports: Reports,
     /// Attempts in vain since the last message.
     empties: u32,
     nap: Duration,
@@ -183,14 +174,14 @@ impl Attempt for Arrival<'_> {
 
 impl UserfaultfdRx {
     fn new(window: Window, socket: OwnedFd, layout: Layout, wait: Wait) -> Self {
-        let (taken, acknowledged, empties, nap) = (0, 0, 0, NAPS[0]);
-        UserfaultfdRx { window, socket, layout, wait, taken, acknowledged, empties, nap }
+        let (reports, nap) = (Reports::new(layout), NAPS[0]);
+        UserfaultfdRx { window, socket, layout, wait, reports, empties: 0, nap }
     }
 
     /// Offset of the next message in the window.
     #[inline]
     fn slot(&self) -> usize {
-        (self.taken % self.layout.slots as u64) as usize * self.layout.slot_bytes
+        self.reports.next() * self.layout.slot_bytes
     }
 
     #[inline]
@@ -208,13 +199,14 @@ impl UserfaultfdRx {
             Err(Stop::Errno(errno)) => return Err(OsError::new("mincore", "", errno).into()),
             Err(stop) => return Err(recv_error(stop)),
         };
-        let len = match payload_len(word, self.taken) {
+        let len = match payload_len(word, self.reports.number()) {
             Some(len) if len <= self.layout.max => len,
             _ => {
                 return Err(RecvError::Damaged(format!(
                     "the page of message {} begins with {word:#018x}, which is not the header of a \
                      message of up to {} bytes",
-                    self.taken, self.layout.max
+                    self.reports.number(),
+                    self.layout.max
                 )));
             }
         };
@@ -226,13 +218,8 @@ impl UserfaultfdRx {
         self.window
             .empty(start, pages_of(len))
             .map_err(|e| OsError::new("madvise", "MADV_DONTNEED", e))?;
-        self.taken += 1;
         self.empties = 0;
-        if self.taken - self.acknowledged >= self.layout.slots as u64 / 2 {
-            // Fails only if the sender has ended. The socket's buffer has room for two.
-            let _ = socket::send(&self.socket, &self.taken.to_ne_bytes(), false);
-            self.acknowledged = self.taken;
-        }
+        self.reports.taken_over(&self.socket);
         Ok(result)
     }
 }

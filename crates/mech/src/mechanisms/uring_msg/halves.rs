@@ -8,7 +8,7 @@ use crossway_sys::uring_msg::{Arrived, Mailbox};
 use crossway_sys::{Errno, OsError};
 
 use crate::building_blocks::byte_stream::{recv_error, send_error};
-use crate::building_blocks::parcel::Layout;
+use crate::building_blocks::slots::{Layout, Reports, Slots};
 use crate::building_blocks::waiting::{Attempt, Patience, Stop, wait_for};
 use crate::{Deadline, Facts, RecvError, Rx, SendError, Tx, Wait};
 
@@ -69,24 +69,19 @@ pub struct UringMsgTx {
     line: Line,
     layout: Layout,
     wait: Wait,
-    sent: u64,
-    taken: u64,
+    slots: Slots,
 }
 
 impl UringMsgTx {
     pub(super) fn new(pages: Pages, line: Line, layout: Layout, wait: Wait) -> Self {
-        UringMsgTx { pages, line, layout, wait, sent: 0, taken: 0 }
+        UringMsgTx { pages, line, layout, wait, slots: Slots::new(layout) }
     }
 
     #[inline]
     fn note(&mut self, arrived: Arrived) -> Result<(), SendError> {
         match arrived {
-            Arrived::Post { number, .. } if (self.taken..=self.sent).contains(&number) => {
-                self.taken = number;
-                Ok(())
-            }
-            // No correct receiver posts anything else; the channel is unusable.
-            Arrived::Post { .. } | Arrived::PeerClosed => Err(SendError::PeerClosed),
+            Arrived::Post { number, .. } => self.slots.note(number),
+            Arrived::PeerClosed => Err(SendError::PeerClosed),
         }
     }
 
@@ -113,14 +108,14 @@ impl UringMsgTx {
             return Err(SendError::TooLarge { len, max: self.layout.max });
         }
         self.look()?;
-        while self.sent - self.taken >= self.layout.slots as u64 {
+        while self.slots.is_full() {
             let arrived = wait_for(&mut self.line, self.wait, patience).map_err(send_error)?;
             self.note(arrived)?;
         }
-        let start = (self.sent % self.layout.slots as u64) as usize * self.layout.slot_bytes;
+        let start = self.slots.next() * self.layout.slot_bytes;
         fill(self.pages.bytes_mut(start..start + len));
-        self.line.post(self.sent, len).map_err(posting)?;
-        self.sent += 1;
+        self.line.post(self.slots.number(), len).map_err(posting)?;
+        self.slots.used();
         // A post that fails has failed by now.
         self.look()
     }
@@ -164,15 +159,14 @@ pub struct UringMsgRx {
     line: Line,
     layout: Layout,
     wait: Wait,
-    taken: u64,
-    acknowledged: u64,
+    reports: Reports,
     /// The length in bytes of a message that did not fit into the caller's buffer.
     held: Option<usize>,
 }
 
 impl UringMsgRx {
     pub(super) fn new(view: View, line: Line, layout: Layout, wait: Wait) -> Self {
-        UringMsgRx { view, line, layout, wait, taken: 0, acknowledged: 0, held: None }
+        UringMsgRx { view, line, layout, wait, reports: Reports::new(layout), held: None }
     }
 
     /// Takes the next message if it has at most `room` bytes; keeps it otherwise.
@@ -196,14 +190,13 @@ impl UringMsgRx {
             self.held = Some(len);
             return Err(RecvError::TooSmall { need: len, have: room });
         }
-        let start = (self.taken % self.layout.slots as u64) as usize * self.layout.slot_bytes;
+        let start = self.reports.next() * self.layout.slot_bytes;
         let result = read(&self.view.bytes()[start..start + len]);
-        self.taken += 1;
-        if self.taken - self.acknowledged >= self.layout.slots as u64 / 2 {
+        let line = &mut self.line;
+        self.reports.taken(|taken| {
             // Fails only if the sender has ended.
-            let _ = self.line.post(self.taken, 0);
-            self.acknowledged = self.taken;
-        }
+            let _ = line.post(taken, 0);
+        });
         Ok(result)
     }
 
@@ -211,11 +204,12 @@ impl UringMsgRx {
     #[inline]
     fn check(&self, number: u64, len: i32) -> Result<usize, RecvError> {
         match usize::try_from(len) {
-            Ok(len) if number == self.taken && len <= self.layout.max => Ok(len),
+            Ok(len) if number == self.reports.number() && len <= self.layout.max => Ok(len),
             _ => Err(RecvError::Damaged(format!(
                 "the peer announced message {number} with {len} bytes; message {} with at most {} \
                  bytes is next",
-                self.taken, self.layout.max
+                self.reports.number(),
+                self.layout.max
             ))),
         }
     }

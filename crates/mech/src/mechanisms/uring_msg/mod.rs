@@ -26,7 +26,7 @@ use crossway_sys::{Errno, OsError, cma, proc, shm};
 use super::cma::{check_namespace, remedy};
 use super::uring_stream::missing_ring;
 use crate::building_blocks::complete::no_second_channel;
-use crate::building_blocks::parcel::Layout;
+use crate::building_blocks::slots::Layout;
 use crate::self_test::exchange_a_byte;
 use crate::{
     Caps, Carrier, Deadline, Family, Listener, Mechanism, Meeting, Offer, OpenError, Privilege,
