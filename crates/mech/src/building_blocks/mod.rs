@@ -7,6 +7,7 @@ pub mod byte_stream;
 pub(crate) mod complete;
 pub mod connection;
 pub mod datagram;
+pub(crate) mod in_place;
 pub mod message_socket;
 pub mod pages_tx;
 pub mod parcel;

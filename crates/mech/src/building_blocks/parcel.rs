@@ -12,9 +12,10 @@ use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::{Errno, OsError, fdpass, socket};
 
 use super::byte_stream::{recv_error, send_error};
+use super::in_place::Put;
 use super::slots::{Layout, Reports, Slots};
 use super::waiting::{Attempt, Patience, Stop, wait_for};
-use crate::{Deadline, Facts, RecvError, Rx, SendError, Tx, Wait};
+use crate::{Deadline, Facts, RecvError, Rx, SendError, Wait};
 
 /// The notice that announces a message to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +100,9 @@ impl<S: Store> ParcelTx<S> {
     pub(crate) fn new(store: S, socket: OwnedFd, layout: Layout, wait: Wait) -> Self {
         ParcelTx { store, socket, layout, wait, slots: Slots::new(layout) }
     }
+}
 
+impl<S: Store> Put for ParcelTx<S> {
     #[inline]
     fn put(
         &mut self,
@@ -123,31 +126,8 @@ impl<S: Store> ParcelTx<S> {
         self.slots.used();
         Ok(())
     }
-}
 
-impl<S: Store> Tx for ParcelTx<S> {
-    #[inline]
-    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
-        self.put(msg.len(), Patience::Now, |slot| slot.copy_from_slice(msg))
-    }
-
-    #[inline]
-    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
-        self.put(msg.len(), Patience::Until(until), |slot| slot.copy_from_slice(msg))
-    }
-
-    #[inline]
-    fn send_in_place(
-        &mut self,
-        len: usize,
-        _scratch: &mut [u8],
-        until: Deadline,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Result<(), SendError> {
-        self.put(len, Patience::Until(until), fill)
-    }
-
-    fn facts(&self) -> Facts {
+    fn sizes(&self) -> Facts {
         self.layout.facts()
     }
 }

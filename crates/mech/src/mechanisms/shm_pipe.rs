@@ -12,12 +12,13 @@ use crossway_sys::poll::{Interest, is_hung_up, wait_ready};
 use crossway_sys::{Errno, OsError};
 
 use crate::building_blocks::complete::Complete;
+use crate::building_blocks::in_place::{Put, Take};
 use crate::building_blocks::waiting::{Attempt, Patience, Stop, wait_for};
 use crate::contract::facts_of;
 use crate::ring::channel::{Shared, probe, ring_caps};
 use crate::{
-    Caps, Carrier, Deadline, Facts, Family, Mechanism, Offer, OpenError, Probe, RecvError, Rx,
-    SendError, Spec, Transport, Tx, Wait,
+    Caps, Carrier, Facts, Family, Mechanism, Offer, OpenError, Probe, RecvError, SendError, Spec,
+    Transport, Wait,
 };
 use crossway_ring::RingMemory;
 use crossway_ring::heap::{DamagedHead, HeapReader, HeapWriter};
@@ -95,9 +96,9 @@ impl Attempt for Ticket<'_> {
     }
 }
 
-impl ShmPipeTx {
+impl Put for ShmPipeTx {
     #[inline]
-    fn send_with(
+    fn put(
         &mut self,
         len: usize,
         patience: Patience,
@@ -121,6 +122,10 @@ impl ShmPipeTx {
         self.heap.advance(len);
         Ok(())
     }
+
+    fn sizes(&self) -> Facts {
+        facts(self.heap.ring(), &self.tickets)
+    }
 }
 
 fn damaged(_: DamagedHead) -> Errno {
@@ -133,32 +138,6 @@ fn send_error(stop: Stop) -> SendError {
         Stop::TimedOut => SendError::TimedOut,
         Stop::Errno(Errno::PIPE) => SendError::PeerClosed,
         Stop::Errno(errno) => SendError::Os(OsError::new("send", "shm-pipe", errno)),
-    }
-}
-
-impl Tx for ShmPipeTx {
-    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
-        self.send_with(msg.len(), Patience::Now, |to| to.copy_from_slice(msg))
-    }
-
-    #[inline]
-    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
-        self.send_with(msg.len(), Patience::Until(until), |to| to.copy_from_slice(msg))
-    }
-
-    #[inline]
-    fn send_in_place(
-        &mut self,
-        len: usize,
-        _scratch: &mut [u8],
-        until: Deadline,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Result<(), SendError> {
-        self.send_with(len, Patience::Until(until), fill)
-    }
-
-    fn facts(&self) -> Facts {
-        facts(self.heap.ring(), &self.tickets)
     }
 }
 
@@ -221,9 +200,11 @@ impl ShmPipeRx {
         }
         Ok(len as usize)
     }
+}
 
+impl Take for ShmPipeRx {
     #[inline]
-    fn recv_with<R>(
+    fn take<R>(
         &mut self,
         room: usize,
         patience: Patience,
@@ -242,41 +223,14 @@ impl ShmPipeRx {
         }
         Ok(result)
     }
-}
 
-impl Rx for ShmPipeRx {
-    fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError> {
-        self.recv_with(buf.len(), Patience::Now, |from| copy(from, buf))
-    }
-
-    #[inline]
-    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
-        self.recv_with(buf.len(), Patience::Until(until), |from| copy(from, buf))
-    }
-
-    #[inline]
-    fn recv_in_place<R>(
-        &mut self,
-        _scratch: &mut [u8],
-        until: Deadline,
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, RecvError> {
-        self.recv_with(usize::MAX, Patience::Until(until), read)
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn readable(&self) -> Option<BorrowedFd<'_>> {
         Some(self.tickets.as_fd())
     }
 
-    fn facts(&self) -> Facts {
+    fn sizes(&self) -> Facts {
         facts(self.heap.ring(), &self.tickets)
     }
-}
-
-#[inline]
-fn copy(from: &[u8], to: &mut [u8]) -> usize {
-    to[..from.len()].copy_from_slice(from);
-    from.len()
 }
 
 fn facts(heap: &SharedRing, tickets: &PipeEnd) -> Facts {

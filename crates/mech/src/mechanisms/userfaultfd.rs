@@ -15,7 +15,7 @@
 //! closes it and lets the receiver read zeros. This descriptor gives its holder power over the
 //! memory of the receiver, so each end must trust the other.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use crossway_ring::layout::{self, HEADER, MAX_PAYLOAD, payload_len};
@@ -27,13 +27,14 @@ use crossway_sys::{Errno, OsError, fdpass};
 
 use crate::building_blocks::byte_stream::recv_error;
 use crate::building_blocks::complete::no_second_channel;
+use crate::building_blocks::in_place::{Put, Take};
 use crate::building_blocks::message_socket::check_limit;
 use crate::building_blocks::slots::{Layout, Reports, Slots};
 use crate::building_blocks::waiting::{Attempt, Patience, Stop, wait_for};
 use crate::self_test::exchange_a_byte;
 use crate::{
     Caps, Carrier, Deadline, Facts, Family, Listener, Mechanism, Offer, OpenError, Probe,
-    RecvError, Rx, SendError, Spec, Transport, Tx, Wait,
+    RecvError, SendError, Spec, Transport, Wait,
 };
 
 /// The mechanism `userfaultfd`.
@@ -64,7 +65,9 @@ impl UserfaultfdTx {
         let pages = vec![0; layout.slot_bytes];
         UserfaultfdTx { filler, pages, socket, layout, wait, slots: Slots::new(layout) }
     }
+}
 
+impl Put for UserfaultfdTx {
     #[inline]
     fn put(
         &mut self,
@@ -92,39 +95,16 @@ impl UserfaultfdTx {
         self.slots.used();
         Ok(())
     }
+
+    fn sizes(&self) -> Facts {
+        self.layout.facts()
+    }
 }
 
 /// Number of bytes in the pages of a message with its header.
 #[inline]
 fn pages_of(len: usize) -> usize {
     (HEADER + len).next_multiple_of(page_len())
-}
-
-impl Tx for UserfaultfdTx {
-    #[inline]
-    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
-        self.put(msg.len(), Patience::Now, |to| to.copy_from_slice(msg))
-    }
-
-    #[inline]
-    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
-        self.put(msg.len(), Patience::Until(until), |to| to.copy_from_slice(msg))
-    }
-
-    #[inline]
-    fn send_in_place(
-        &mut self,
-        len: usize,
-        _scratch: &mut [u8],
-        until: Deadline,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Result<(), SendError> {
-        self.put(len, Patience::Until(until), fill)
-    }
-
-    fn facts(&self) -> Facts {
-        self.layout.facts()
-    }
 }
 
 /// The receiving half: memory that the sender fills.
@@ -183,7 +163,9 @@ impl UserfaultfdRx {
     fn slot(&self) -> usize {
         self.reports.next() * self.layout.slot_bytes
     }
+}
 
+impl Take for UserfaultfdRx {
     #[inline]
     fn take<R>(
         &mut self,
@@ -222,38 +204,15 @@ impl UserfaultfdRx {
         self.reports.taken_over(&self.socket);
         Ok(result)
     }
-}
 
-impl Rx for UserfaultfdRx {
-    #[inline]
-    fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError> {
-        self.take(buf.len(), Patience::Now, |from| copy(from, buf))
+    /// None: a page that appears wakes no poll.
+    fn readable(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 
-    #[inline]
-    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
-        self.take(buf.len(), Patience::Until(until), |from| copy(from, buf))
-    }
-
-    #[inline]
-    fn recv_in_place<R>(
-        &mut self,
-        _scratch: &mut [u8],
-        until: Deadline,
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, RecvError> {
-        self.take(usize::MAX, Patience::Until(until), read)
-    }
-
-    fn facts(&self) -> Facts {
+    fn sizes(&self) -> Facts {
         self.layout.facts()
     }
-}
-
-#[inline]
-fn copy(from: &[u8], to: &mut [u8]) -> usize {
-    to[..from.len()].copy_from_slice(from);
-    from.len()
 }
 
 fn layout(spec: &Spec) -> Result<Layout, OpenError> {

@@ -10,6 +10,7 @@ use crossway_ring::region::{Dimensions, Direction, SharedRing};
 use crossway_ring::{Bell, RingMemory, RingRx, RingTx};
 
 use super::backing::Backing;
+use crate::building_blocks::in_place::copy;
 use crate::contract::facts_of;
 use crate::self_test::round_trip;
 use crate::{
@@ -152,12 +153,12 @@ impl<M: RingMemory, B: Bell> Tx for RingTx<M, B> {
 impl<M: RingMemory, B: Bell> Rx for RingRx<M, B> {
     #[inline]
     fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError> {
-        self.try_recv_with(buf.len(), |from| copy_out(from, buf))
+        self.try_recv_with(buf.len(), |from| copy(from, buf))
     }
 
     #[inline]
     fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
-        self.recv_with(buf.len(), until, |from| copy_out(from, buf))
+        self.recv_with(buf.len(), until, |from| copy(from, buf))
     }
 
     #[inline]
@@ -177,13 +178,6 @@ impl<M: RingMemory, B: Bell> Rx for RingRx<M, B> {
     fn facts(&self) -> Facts {
         facts(self.memory(), self.sleeps_and_wakes())
     }
-}
-
-/// Copies a message into a buffer that is long enough. Returns its length in bytes.
-#[inline]
-fn copy_out(from: &[u8], to: &mut [u8]) -> usize {
-    to[..from.len()].copy_from_slice(from);
-    from.len()
 }
 
 fn facts(memory: &impl RingMemory, (sleeps, wakes): (u64, u64)) -> Facts {

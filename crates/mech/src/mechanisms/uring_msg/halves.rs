@@ -8,9 +8,10 @@ use crossway_sys::uring_msg::{Arrived, Mailbox};
 use crossway_sys::{Errno, OsError};
 
 use crate::building_blocks::byte_stream::{recv_error, send_error};
+use crate::building_blocks::in_place::{Put, Take};
 use crate::building_blocks::slots::{Layout, Reports, Slots};
 use crate::building_blocks::waiting::{Attempt, Patience, Stop, wait_for};
-use crate::{Deadline, Facts, RecvError, Rx, SendError, Tx, Wait};
+use crate::{Facts, RecvError, SendError, Wait};
 
 /// One half's own ring, the ring of the half to which it posts, a socket that tells when that one
 /// has ended, and one that tells it when this one has.
@@ -96,7 +97,9 @@ impl UringMsgTx {
             }
         }
     }
+}
 
+impl Put for UringMsgTx {
     #[inline]
     fn put(
         &mut self,
@@ -119,37 +122,14 @@ impl UringMsgTx {
         // A post that fails has failed by now.
         self.look()
     }
+
+    fn sizes(&self) -> Facts {
+        self.layout.facts()
+    }
 }
 
 fn posting(errno: Errno) -> OsError {
     OsError::new("io_uring_enter", "IORING_OP_MSG_RING", errno)
-}
-
-impl Tx for UringMsgTx {
-    #[inline]
-    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
-        self.put(msg.len(), Patience::Now, |slot| slot.copy_from_slice(msg))
-    }
-
-    #[inline]
-    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
-        self.put(msg.len(), Patience::Until(until), |slot| slot.copy_from_slice(msg))
-    }
-
-    #[inline]
-    fn send_in_place(
-        &mut self,
-        len: usize,
-        _scratch: &mut [u8],
-        until: Deadline,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Result<(), SendError> {
-        self.put(len, Patience::Until(until), fill)
-    }
-
-    fn facts(&self) -> Facts {
-        self.layout.facts()
-    }
 }
 
 /// The receiving half: its own ring, and the sender's slots.
@@ -169,7 +149,22 @@ impl UringMsgRx {
         UringMsgRx { view, line, layout, wait, reports: Reports::new(layout), held: None }
     }
 
-    /// Takes the next message if it has at most `room` bytes; keeps it otherwise.
+    /// Checks what the peer, which may be faulty, has posted. Returns the length of the message.
+    #[inline]
+    fn check(&self, number: u64, len: i32) -> Result<usize, RecvError> {
+        match usize::try_from(len) {
+            Ok(len) if number == self.reports.number() && len <= self.layout.max => Ok(len),
+            _ => Err(RecvError::Damaged(format!(
+                "the peer announced message {number} with {len} bytes; message {} with at most {} \
+                 bytes is next",
+                self.reports.number(),
+                self.layout.max
+            ))),
+        }
+    }
+}
+
+impl Take for UringMsgRx {
     #[inline]
     fn take<R>(
         &mut self,
@@ -200,54 +195,12 @@ impl UringMsgRx {
         Ok(result)
     }
 
-    /// Checks what the peer, which may be faulty, has posted. Returns the length of the message.
-    #[inline]
-    fn check(&self, number: u64, len: i32) -> Result<usize, RecvError> {
-        match usize::try_from(len) {
-            Ok(len) if number == self.reports.number() && len <= self.layout.max => Ok(len),
-            _ => Err(RecvError::Damaged(format!(
-                "the peer announced message {number} with {len} bytes; message {} with at most {} \
-                 bytes is next",
-                self.reports.number(),
-                self.layout.max
-            ))),
-        }
-    }
-}
-
-impl Rx for UringMsgRx {
-    #[inline]
-    fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError> {
-        self.take(buf.len(), Patience::Now, |from| copy(from, buf))
-    }
-
-    #[inline]
-    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
-        self.take(buf.len(), Patience::Until(until), |from| copy(from, buf))
-    }
-
-    #[inline]
-    fn recv_in_place<R>(
-        &mut self,
-        _scratch: &mut [u8],
-        until: Deadline,
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, RecvError> {
-        self.take(usize::MAX, Patience::Until(until), read)
-    }
-
     /// The ring, which polls readable when a message has arrived or the sender has ended.
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn readable(&self) -> Option<BorrowedFd<'_>> {
         Some(self.line.mailbox.as_fd())
     }
 
-    fn facts(&self) -> Facts {
+    fn sizes(&self) -> Facts {
         self.layout.facts()
     }
-}
-
-#[inline]
-fn copy(from: &[u8], to: &mut [u8]) -> usize {
-    to[..from.len()].copy_from_slice(from);
-    from.len()
 }
