@@ -32,15 +32,6 @@ pub fn mount_named(name: &str, kind: &str, on: &Path, options: &str) -> Result<(
     rustix::mount::mount(name, on, kind, MountFlags::empty(), data.as_c_str()).map_err(failed)
 }
 
-/// Moves a mounted file system to another directory.
-///
-/// # Errors
-/// The kernel refuses to move it.
-pub fn move_mount(from: &Path, to: &Path) -> Result<(), OsError> {
-    rustix::mount::mount_move(from, to)
-        .map_err(|e| OsError::new("mount", format!("{} to {}", from.display(), to.display()), e))
-}
-
 /// Makes `new` the root directory of this mount namespace and of its processes, and the working directory of this
 /// process. The old root appears at `old`, a directory inside `new`.
 ///

@@ -11,9 +11,6 @@ use rustix::pipe::PipeFlags;
 use crate::OsError;
 use crate::blocking::Switched;
 
-/// The largest write that is atomic, in bytes, even with other writers (POSIX PIPE_BUF).
-pub const ATOMIC_BYTES: usize = rustix::pipe::PIPE_BUF;
-
 /// One end of a pipe or FIFO.
 ///
 /// Whether a call blocks is a property of the open file, not of the call. This type changes it only when a call

@@ -34,11 +34,6 @@ pub fn hint() {
     std::hint::spin_loop();
 }
 
-/// The time that one hint takes on this processor, in nanoseconds.
-pub fn hint_ns() -> f64 {
-    f64::from(hint_ps()) / 1000.0
-}
-
 /// How many hints take about this time on this processor; at least 1.
 #[inline]
 pub fn hints_in(time: Duration) -> u32 {

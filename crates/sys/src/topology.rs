@@ -296,11 +296,6 @@ impl Topology {
             .max()
     }
 
-    /// The size in bytes of the last-level cache of a CPU; `None` if unknown.
-    pub fn last_level_bytes(&self, cpu: u32) -> Option<u64> {
-        self.data_caches(cpu).max_by_key(|c| c.level).and_then(|c| c.size_bytes)
-    }
-
     /// How close two CPUs are; `None` if one of them is offline.
     pub fn relation(&self, a: u32, b: u32) -> Option<Relation> {
         let (cpu_a, cpu_b) = (self.cpu(a)?, self.cpu(b)?);

@@ -150,7 +150,6 @@ fn a_laptop_has_siblings_and_a_shared_last_level() {
     assert_eq!((cores.same_core, cores.shared_cache_level), (Some(false), Some(3)));
     assert_eq!(cores.shares_last_level, Some(true));
     assert_eq!(topology.private_cache_bytes(3), Some(256 << 10));
-    assert_eq!(topology.last_level_bytes(3), Some(3072 << 10));
     assert_eq!(topology.find_pair(|r| r.same_core == Some(true)), Some((0, 2)));
     // One object per physical cache, not one per CPU: 2 x (L1d, L1i, L2) and the L3.
     assert_eq!(topology.caches.len(), 7);
