@@ -15,7 +15,7 @@ use crossway_channel::{
 };
 use crossway_sys::poll::{Interest, wait_ready};
 use serving::serve;
-use stream::{Stream, check, fill, soon};
+use stream::{drain, pump, soon};
 
 const ROLE: &str = "CROSSWAY_CHANNEL_TEST_ROLE";
 const DIR: &str = "CROSSWAY_CHANNEL_TEST_DIR";
@@ -178,30 +178,12 @@ fn a_client_streams_on_while_its_server_is_replaced_three_times() {
     let mut server = start("listen", dir.path());
     let channel = options(dir.path()).connect(NAME, soon()).unwrap();
     let handle = channel.handle();
-    let (mut sender, mut receiver) = channel.split();
+    let (sender, receiver) = channel.split();
     let stop = AtomicBool::new(false);
     let (there, back) = (AtomicU64::new(0), AtomicU64::new(0));
     let (sent, received) = std::thread::scope(|scope| {
-        let sending = scope.spawn(|| {
-            let (mut stream, mut msg) = (Stream::new(1), [0; 4096]);
-            while !stop.load(Ordering::Relaxed) {
-                let len = fill(&mut stream, &mut msg);
-                sender.send(&msg[..len], soon()).unwrap();
-                there.store(stream.count(), Ordering::Relaxed);
-            }
-            sender.close(soon()).unwrap();
-            stream.count()
-        });
-        let receiving = scope.spawn(|| {
-            let mut stream = Stream::new(2);
-            loop {
-                match receiver.recv_in_place(soon(), |msg| check(&mut stream, msg)) {
-                    Ok(()) => back.store(stream.count(), Ordering::Relaxed),
-                    Err(RecvError::Closed) => return stream.count(),
-                    Err(error) => panic!("after {} messages: {error}", stream.count()),
-                }
-            }
-        });
+        let sending = scope.spawn(|| pump(sender, 1, &stop, &there));
+        let receiving = scope.spawn(|| drain(receiver, 2, &back));
         for _ in 0..3 {
             // Messages flow both ways before each replacement.
             let begun = [&there, &back].map(|count| (count, count.load(Ordering::Relaxed) + 10));

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use addresses::free_address;
 use crossway_channel::{
-    Channel, Error, Event, EventKind, Handle, Key, Listener, Network, Options, Reason, Receiver,
-    RecvError, SendError, Sender, TakenOver, Transport,
+    Channel, Error, Event, EventKind, Handle, Key, Listener, Network, Options, Reason, RecvError,
+    SendError, TakenOver, Transport,
 };
 use cutter::Cutter;
 use loopback::{Host, NAME};
 use serving::serve;
-use stream::{Stream, check, fill, soon};
+use stream::{drain, pump, soon};
 
 /// The current listening end. Each new one continues the counts of the one before.
 struct Server {
@@ -35,28 +35,6 @@ fn run(mut server: Server) {
     } else {
         let (sender, _receiver) = server.channel.split();
         sender.close(soon()).unwrap();
-    }
-}
-
-fn pump(mut sender: Sender, stop: &AtomicBool, there: &AtomicU64) -> u64 {
-    let (mut stream, mut msg) = (Stream::new(1), [0; 4096]);
-    while !stop.load(Ordering::Relaxed) {
-        let len = fill(&mut stream, &mut msg);
-        sender.send(&msg[..len], soon()).unwrap();
-        there.store(stream.count(), Ordering::Relaxed);
-    }
-    sender.close(soon()).unwrap();
-    stream.count()
-}
-
-fn drain(mut receiver: Receiver, back: &AtomicU64) -> u64 {
-    let mut stream = Stream::new(2);
-    loop {
-        match receiver.recv_in_place(soon(), |msg| check(&mut stream, msg)) {
-            Ok(()) => back.store(stream.count(), Ordering::Relaxed),
-            Err(RecvError::Closed) => return stream.count(),
-            Err(error) => panic!("after {} messages: {error}", stream.count()),
-        }
     }
 }
 
@@ -77,8 +55,8 @@ fn moves(
     let (stop, there, back) = (&stop, &there, &back);
     let mut last_move_ms = 0;
     let counts = std::thread::scope(|scope| {
-        let sending = scope.spawn(move || pump(sender, stop, there));
-        let receiving = scope.spawn(move || drain(receiver, back));
+        let sending = scope.spawn(move || pump(sender, 1, stop, there));
+        let receiving = scope.spawn(move || drain(receiver, 2, back));
         for host in hosts {
             let serving = scope.spawn(move || run(server));
             // Messages flow both ways before each move.

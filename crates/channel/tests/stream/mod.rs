@@ -1,6 +1,6 @@
 //! A stream of messages whose order, lengths and content can be checked.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossway_channel::{Channel, Receiver, RecvError, Sender};
@@ -10,21 +10,24 @@ pub(crate) fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(120))
 }
 
-fn pump(mut sender: Sender, seed: u64, stop: &AtomicBool) -> u64 {
+/// Sends messages until it is told to stop, then closes. `sent` is their number so far. Returns how many it sent.
+pub(crate) fn pump(mut sender: Sender, seed: u64, stop: &AtomicBool, sent: &AtomicU64) -> u64 {
     let (mut stream, mut msg) = (Stream::new(seed), [0; 4096]);
     while !stop.load(Ordering::Relaxed) {
         let len = fill(&mut stream, &mut msg);
         sender.send(&msg[..len], soon()).unwrap();
+        sent.store(stream.count(), Ordering::Relaxed);
     }
     sender.close(soon()).unwrap();
     stream.count()
 }
 
-fn drain(mut receiver: Receiver, seed: u64) -> u64 {
+/// Receives messages until the other end closes. `received` is their number so far. Returns how many arrived.
+pub(crate) fn drain(mut receiver: Receiver, seed: u64, received: &AtomicU64) -> u64 {
     let mut stream = Stream::new(seed);
     loop {
         match receiver.recv_in_place(soon(), |msg| check(&mut stream, msg)) {
-            Ok(()) => {}
+            Ok(()) => received.store(stream.count(), Ordering::Relaxed),
             Err(RecvError::Closed) => return stream.count(),
             Err(error) => panic!("after {} messages: {error}", stream.count()),
         }
@@ -35,12 +38,13 @@ fn drain(mut receiver: Receiver, seed: u64) -> u64 {
 /// received once and in order, and returns how many each end sent.
 #[allow(dead_code)] // not every test that shares this file has both ends
 pub(crate) fn stream_while(here: Channel, there: Channel, happens: impl FnOnce()) -> [u64; 2] {
-    let stop = &AtomicBool::new(false);
+    let (stop, unread) = (&AtomicBool::new(false), &AtomicU64::new(0));
     let ((here_tx, here_rx), (there_tx, there_rx)) = (here.split(), there.split());
     std::thread::scope(|scope| {
-        let sent =
-            [scope.spawn(|| pump(here_tx, 1, stop)), scope.spawn(|| pump(there_tx, 2, stop))];
-        let received = [scope.spawn(|| drain(there_rx, 1)), scope.spawn(|| drain(here_rx, 2))];
+        let pumping = |tx, seed| scope.spawn(move || pump(tx, seed, stop, unread));
+        let draining = |rx, seed| scope.spawn(move || drain(rx, seed, unread));
+        let sent = [pumping(here_tx, 1), pumping(there_tx, 2)];
+        let received = [draining(there_rx, 1), draining(here_rx, 2)];
         happens();
         stop.store(true, Ordering::Relaxed);
         let [sent, received] = [sent, received].map(|both| both.map(|t| t.join().unwrap()));
