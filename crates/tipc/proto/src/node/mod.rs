@@ -2,10 +2,12 @@
 
 mod administer;
 mod bearer;
+mod config;
 mod contact;
 mod deliver;
 mod discovery;
 mod ending;
+mod event;
 mod groups;
 mod handover;
 mod input;
@@ -29,205 +31,29 @@ mod tunnel;
 pub use crate::monitor::MonitoredReport;
 pub use administer::{BearerReport, SettingError, Traffic};
 pub use bearer::{BearerConfig, BearerError};
+pub use config::{CAPABILITIES, Config, MulticastPolicy, REQUIRED};
+pub use event::{Destination, Event, Transmit};
 pub use handover::{ConnectionRequest, Incoming, Taken};
 pub use monitoring::MonitorReport;
 pub use options::option;
 pub use report::{BroadcastReport, LinkReport, PeerReport, SocketReport};
 
-use crate::addr::{BearerId, MediaAddr, NetworkId, NodeAddr, NodeId, Port, SocketAddr};
+use crate::addr::{BearerId, NodeAddr, NodeId, Port};
 use crate::bcast::BcastSender;
 use crate::drops::{DropCounters, DropReason};
-use crate::limits::{BEARERS_MAX, Limits, MONITOR_THRESHOLD};
-use crate::link::LinkDownReason;
-use crate::name_table::{Binding, NameTable};
+use crate::limits::{BEARERS_MAX, MONITOR_THRESHOLD};
+use crate::name_table::NameTable;
 use crate::rng::Rng;
 use crate::seq::Seq;
-use crate::socket::{MulticastMethod, Socket, SocketError};
+use crate::socket::Socket;
 use crate::time::Nanos;
-use crate::wire::{Capabilities, Discovery, KeyMessage, Packet};
+use crate::wire::{Discovery, KeyMessage, Packet};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use bearer::Bearer;
 use peer::Peer;
 use roster::Roster;
 use topology::Topology;
-
-/// Capabilities that this node announces: all those that Linux 6.1 announces.
-pub const CAPABILITIES: Capabilities = Capabilities::SYN
-    .and(Capabilities::BCAST_SYNCH)
-    .and(Capabilities::BCAST_STATE_NACK)
-    .and(Capabilities::BLOCK_FLOWCTL)
-    .and(Capabilities::BCAST_RCAST)
-    .and(Capabilities::NODE_ID128)
-    .and(Capabilities::LINK_PROTO_SEQNO)
-    .and(Capabilities::MCAST_RBCTL)
-    .and(Capabilities::GAP_ACK_BLOCK)
-    .and(Capabilities::TUNNEL_ENHANCED)
-    .and(Capabilities::NAGLE)
-    .and(Capabilities::NAMED_BCAST);
-
-/// Capabilities that a peer must have. Kernels since Linux 4.17 (2018) have them. This node does not support the
-/// alternatives that older kernels use, and makes no contact with such kernels ([`Event::TooOld`]).
-pub const REQUIRED: Capabilities = Capabilities::SYN
-    .and(Capabilities::BCAST_SYNCH)
-    .and(Capabilities::BCAST_STATE_NACK)
-    .and(Capabilities::BLOCK_FLOWCTL)
-    .and(Capabilities::NODE_ID128);
-
-/// Configuration of a node.
-#[derive(Clone, Debug, Default)]
-pub struct Config {
-    /// Identity of the node; if `None`, it is derived from the first bearer.
-    pub id: Option<NodeId>,
-    /// A fixed address. If `None`, the node derives an address from its identity, and tries that address for a second
-    /// before it adopts it.
-    pub addr: Option<NodeAddr>,
-    /// Network ID of the cluster.
-    pub network: NetworkId,
-    /// Seed of the node's random numbers. Must differ each time the node starts.
-    pub seed: u64,
-    /// Capabilities that this node neither announces nor uses, to emulate an older node; none by default. Other nodes
-    /// of this implementation refuse a node that lacks one of [`REQUIRED`].
-    pub withheld: Capabilities,
-    /// Limits of the node's tables, and times.
-    pub limits: Limits,
-    /// How multicasts of sockets that do not choose a method are sent.
-    pub multicasts: MulticastPolicy,
-}
-
-/// How multicasts are sent to other nodes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MulticastPolicy {
-    /// Method for sockets that do not choose one.
-    pub method: MulticastMethod,
-    /// For the automatic method: replicast is used if the number of destination nodes is at most this percentage of the
-    /// peers, plus one.
-    pub replicast_percent: usize,
-}
-
-impl Default for MulticastPolicy {
-    fn default() -> Self {
-        Self {
-            method: MulticastMethod::Automatic,
-            replicast_percent: crate::limits::REPLICAST_PEERS_PERCENT,
-        }
-    }
-}
-
-impl Config {
-    /// The capabilities that the node announces.
-    const fn announced(&self) -> Capabilities {
-        CAPABILITIES.without(self.withheld)
-    }
-}
-
-/// Destination of a frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Destination {
-    /// One station, by its address on the medium.
-    Unicast(MediaAddr),
-    /// All stations, through the medium's broadcast or multicast address or, if the bearer has a list of remotes, by
-    /// one copy to each remote.
-    Broadcast,
-}
-
-/// A frame to be sent; its bytes are in the buffer passed to [`Node::poll_transmit`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Transmit {
-    /// The bearer to send on.
-    pub bearer: BearerId,
-    /// Destination on that bearer's medium.
-    pub dest: Destination,
-    /// The node at the other end of the link that sends the frame; `None` for discovery messages and broadcasts.
-    pub peer: Option<NodeAddr>,
-}
-
-/// An event for the caller.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// The address trial has ended: this is the node's address from now on.
-    AddressSettled(NodeAddr),
-    /// A node announces this node's address or that of a peer in contact, but is another node, or is found at another
-    /// station than the peer. The announcement is ignored.
-    DuplicateAddress {
-        /// The address that is already in use.
-        addr: NodeAddr,
-        /// Identity of the announcing node.
-        id: NodeId,
-        /// Media address that the node announces.
-        media: MediaAddr,
-    },
-    /// Frames are dropped for a reason that an operator may have to act upon. After this event, there is none for the same
-    /// reason for [`REFUSAL_REPORT`](crate::limits::REFUSAL_REPORT); [`Node::drops`] counts all of them.
-    FramesRefused {
-        /// The bearer on which the frame arrived.
-        bearer: BearerId,
-        /// The station that sent the frame, as far as that is known.
-        from: Option<MediaAddr>,
-        /// The reason, one of [`DropReason::UnlistedSource`], [`DropReason::WrongSource`], [`DropReason::TooManyPeers`],
-        /// [`DropReason::NeverAnswered`], and those of encryption: [`DropReason::Encrypted`], [`DropReason::Plain`],
-        /// [`DropReason::NoKey`] and [`DropReason::NotGenuine`].
-        reason: DropReason,
-    },
-    /// A node was found that lacks a required capability ([`REQUIRED`]). There is no contact with it.
-    TooOld {
-        /// Address of the node.
-        peer: NodeAddr,
-        /// Capabilities that the node lacks.
-        missing: Capabilities,
-    },
-    /// A link came up. [`Event::PeerUp`] follows if it is the first link to the peer.
-    LinkUp {
-        /// The node at the other end.
-        peer: NodeAddr,
-        /// Bearer at our end.
-        bearer: BearerId,
-    },
-    /// A link went down. [`Event::PeerDown`] follows if it was the last link to the peer.
-    LinkDown {
-        /// The node at the other end.
-        peer: NodeAddr,
-        /// Bearer at our end.
-        bearer: BearerId,
-        /// Why the link went down.
-        reason: LinkDownReason,
-    },
-    /// Contact with a node was established.
-    PeerUp {
-        /// Address of the node.
-        peer: NodeAddr,
-    },
-    /// Contact with a node was lost, along with everything in flight from and to it.
-    PeerDown {
-        /// Address of the node.
-        peer: NodeAddr,
-    },
-    /// A binding was added to the table.
-    Published(Binding),
-    /// A binding was removed from the table.
-    Withdrawn(Binding),
-    /// A socket of this node that is in the group can no longer reach one of the other members.
-    GroupShrank {
-        /// Service type of the group.
-        group: u32,
-    },
-    /// A socket's readiness may have changed; see [`Node::readiness`].
-    SocketReady(Port),
-    /// A connection request was accepted.
-    Connected {
-        /// The socket that made the request.
-        port: Port,
-        /// The socket that accepted the request.
-        peer: SocketAddr,
-    },
-    /// A connection request failed.
-    ConnectFailed {
-        /// The socket that made the request.
-        port: Port,
-        /// Whether the request was refused or timed out.
-        error: SocketError,
-    },
-}
 
 /// State of the node's own address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
