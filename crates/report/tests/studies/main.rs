@@ -40,6 +40,13 @@ impl Made {
     }
 }
 
+/// The page with the report of a run.
+fn page(run: &Run) -> String {
+    let mut page = Vec::new();
+    html::write(run, &mut page).expect("the page can be made");
+    String::from_utf8(page).expect("text")
+}
+
 /// Checks the verdict on the records that `make` adds, and that its reason contains `word`.
 fn judged(id: &str, verdict: Verdict, word: &str, make: impl FnOnce(&mut Made)) {
     let mut made = Made::new();
@@ -98,9 +105,7 @@ fn findings_are_in_every_form_and_only_where_they_belong() {
     let t7 = findings.iter().find(|f| f["id"] == "T7").expect("T7");
     assert_eq!(t7["verdict"], "confirmed");
     assert!(t7["measured"][0]["low"].as_f64() < t7["measured"][0]["high"].as_f64());
-    let mut page = Vec::new();
-    html::write(&run, &mut page).expect("the page can be made");
-    let page = String::from_utf8(page).expect("text");
+    let page = page(&run);
     assert!(page.contains("id=\"study-toshiba\"") && !page.contains("id=\"study-cluster\""));
     assert!(page.contains("200 instead of the study&#x27;s 10,000"), "the factor is shown");
     // A run unrelated to the studies has no such section.
@@ -120,9 +125,7 @@ fn the_report_of_a_studys_own_plan_leads_with_its_verdicts() {
     let text = terminal::terminal(&run, false, 100);
     let (headline, finding) = (text.find("Findings: 1 confirmed"), text.find("- T7 (Latency)"));
     assert!(headline.is_some() && headline < finding && finding < text.find("RTT p50"), "{text}");
-    let mut page = Vec::new();
-    html::write(&run, &mut page).expect("the page can be made");
-    let page = String::from_utf8(page).expect("text");
+    let page = page(&run);
     let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}"));
     assert!(at("Findings: 1 confirmed") < at("<section id=\"study-toshiba\""));
     assert!(at("<section id=\"study-toshiba\"") < at("<section id=\"comparison\""));

@@ -3,6 +3,7 @@
 mod colours;
 mod latency;
 mod others;
+mod placements;
 mod published;
 mod reversals;
 mod sizes;
@@ -48,6 +49,7 @@ pub(super) fn study(evidence: &Evidence<'_>) -> Study {
     let mut findings = vec![control_plane(evidence)];
     findings.extend(throughput::findings(evidence));
     findings.extend(sizes::findings(evidence));
+    findings.extend(placements::findings(evidence));
     findings.extend(latency::findings(evidence));
     findings.push(layers(evidence));
     findings.push(table_3::finding(evidence.run));
