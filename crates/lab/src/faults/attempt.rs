@@ -229,21 +229,12 @@ impl Bench<'_> {
         affected.act(Act::Send { messages: Some(WAITING), gap_us: 0 })?;
         // Mechanisms that pass messages directly accept none until the survivor receives.
         while let (Ended::Silent { moving: true }, _) = affected.act_ended(SETTLED) {}
-        let damage = vandal.strike(0x7641);
-        if damage.descriptors == 0 && damage.shared_bytes == 0 {
-            return Err(NoObservation::skipped(
-                "the end has neither shared memory nor a descriptor of the channel that accepts arbitrary bytes, so \
-                 it cannot write garbage",
-            ));
-        }
+        let damage = vandal.strike()?;
         let struck_ns = monotonic_ns();
         survivor.act(RECEIVE)?;
         let (ended, _) = survivor.act_ended(self.watch);
         let mut seen = Observation::default();
-        seen.warnings.push(format!(
-            "random bytes were written to {} of the channel's descriptors and over {} bytes of its shared memory",
-            damage.descriptors, damage.shared_bytes
-        ));
+        seen.warnings.push(damage.words());
         seen.count(affected.progress(), survivor.progress(), false);
         seen.end(&ended, struck_ns);
         if seen.outcome == Some(Outcome::Hung) && seen.sent_lost == Some(0) {

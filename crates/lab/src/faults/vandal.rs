@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crossway_sys::proc;
 
+use super::observation::NoObservation;
 use crate::payload::next_random;
 
 /// Bytes written to each descriptor: more than a message, so that a byte stream yields at least one message.
@@ -39,6 +40,17 @@ pub(super) struct Damage {
     pub(super) shared_bytes: usize,
 }
 
+impl Damage {
+    /// What was damaged, in words.
+    pub(super) fn words(self) -> String {
+        let Damage { descriptors, shared_bytes } = self;
+        format!(
+            "random bytes were written to {descriptors} of the channel's descriptors and over {shared_bytes} bytes of its \
+             shared memory"
+        )
+    }
+}
+
 impl Vandal {
     /// Lists the current descriptors and mappings of a process.
     pub(super) fn before(pid: u32) -> Vandal {
@@ -46,8 +58,11 @@ impl Vandal {
     }
 
     /// Overwrites what the process has acquired since [`Vandal::before`].
-    pub(super) fn strike(&self, seed: u64) -> Damage {
-        let mut state = seed;
+    ///
+    /// # Errors
+    /// It has acquired nothing that can be overwritten.
+    pub(super) fn strike(&self) -> Result<Damage, NoObservation> {
+        let mut state = 0x7641;
         let mut damage = Damage::default();
         let memory = fs::OpenOptions::new().write(true).open(format!("/proc/{}/mem", self.pid));
         for &(begin, end) in shared_mappings(self.pid).difference(&self.mappings) {
@@ -71,7 +86,13 @@ impl Vandal {
             });
             damage.descriptors += usize::from(wrote.recv_timeout(PATIENCE).unwrap_or(false));
         }
-        damage
+        if damage == Damage::default() {
+            return Err(NoObservation::skipped(
+                "the end has neither shared memory nor a descriptor of the channel that accepts arbitrary bytes, so \
+                 it cannot write garbage",
+            ));
+        }
+        Ok(damage)
     }
 }
 
