@@ -370,7 +370,7 @@ fn too_few_trials_and_no_record_at_all_are_no_choice() {
 fn runs_with_few_of_the_candidates_do_not_count_against_those() {
     let of_run = |run: &str, mechanism: &str, p50_ns: u64| -> Vec<Trial> {
         let mut trials = round_trips(mechanism, &[p50_ns; 7], 900.0);
-        trials.iter_mut().for_each(|t| t.run = run.to_owned());
+        trials.iter_mut().for_each(|t| t.record.run = run.to_owned());
         trials
     };
     // In the second run the machine was slower.

@@ -105,7 +105,7 @@ fn cost(records: &[&Record], transport: Transport) -> Option<Result<(Cost, Basis
     let of = |workload: Workload| records.iter().filter(move |r| r.inputs.workload == workload);
     let mut sizes: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for record in of(Workload::Throughput) {
-        if let Some(ns) = Figure::MessageRate.ns(*record).filter(|ns| *ns > 0.0 && ns.is_finite()) {
+        if let Some(ns) = Figure::MessageRate.ns(record).filter(|ns| *ns > 0.0 && ns.is_finite()) {
             sizes.entry(record.inputs.size_bytes).or_default().push(ns);
         }
     }
@@ -156,7 +156,7 @@ fn cost(records: &[&Record], transport: Transport) -> Option<Result<(Cost, Basis
     let there: Vec<f64> = of(Workload::PingPong)
         .filter_map(|r| {
             let busy = message_ns + byte_ns * r.inputs.size_bytes as f64;
-            Some((Figure::ROUND_TRIP.of(*r)? / 2.0 - busy).max(0.0))
+            Some((Figure::ROUND_TRIP.of(r)? / 2.0 - busy).max(0.0))
         })
         .collect();
     let default = Profile::default().costs.get(&transport).map_or(0.0, |cost| cost.wake_ns);

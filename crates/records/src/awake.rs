@@ -22,12 +22,6 @@ pub fn busy_explained() -> String {
     format!("busy: its ends may block, but {SLEPT}; ranked only against other busy ones")
 }
 
-/// Returns whether ends with this number of voluntary context switches per message hardly slept. False for every
-/// workload except ping-pong: a receiver of a stream, for example, need not sleep if the next message is already there.
-pub fn hardly_slept(workload: Workload, switches_per_msg: f64) -> bool {
-    workload == Workload::PingPong && switches_per_msg < SWITCHES
-}
-
 /// The number of times that the ends of a trial slept, per received message: the voluntary context switches of all
 /// roles. `None` if the trial did not count them or received nothing.
 pub fn sleeps_per_msg(record: &Record) -> Option<f64> {
@@ -36,9 +30,12 @@ pub fn sleeps_per_msg(record: &Record) -> Option<f64> {
     (!record.roles.is_empty()).then_some(switches as f64 / messages as f64)
 }
 
-/// Returns whether the ends of these trials of one case may block, but hardly slept in the median trial.
+/// Returns whether the ends of these trials of one case may block, but hardly slept in the median trial. False for
+/// every workload except ping-pong: a receiver of a stream, for example, need not sleep if the next message is already
+/// there.
 pub fn is_busy(trials: &[&Record]) -> bool {
     let Some(first) = trials.first().filter(|r| r.inputs.wait == Wait::Block) else { return false };
     let sleeps: Vec<f64> = trials.iter().filter_map(|r| sleeps_per_msg(r)).collect();
-    stats::median(&sleeps).is_some_and(|sleeps| hardly_slept(first.inputs.workload, sleeps))
+    first.inputs.workload == Workload::PingPong
+        && stats::median(&sleeps).is_some_and(|sleeps| sleeps < SWITCHES)
 }

@@ -10,7 +10,7 @@ use crossway_mech::Wait;
 use crate::inputs::{Beside, Load};
 use crate::limits::{cores_moved, cores_moved_between};
 use crate::rank::WaitClass;
-use crate::record::{HostMeters, LOCAL, Pacing, RATE_REACHED, Record, Status};
+use crate::record::{LOCAL, Pacing, RATE_REACHED, Record, Status};
 use crate::regimes::Regimes;
 use crate::stats;
 
@@ -221,41 +221,16 @@ pub fn counts(record: &Record) -> bool {
     record.status == Status::Ok || missed_rate(record)
 }
 
-/// What decides whether a trial that is not `ok` counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Circumstances {
-    /// Whether it achieved less than [`RATE_REACHED`] of its rate.
-    ///
-    /// [`RATE_REACHED`]: crate::record::RATE_REACHED
-    pub missed_rate: bool,
-    /// Whether a concurrent workload did.
-    pub beside_missed_rate: bool,
-    /// Whether the hypervisor moved the CPUs to other cores during the trial.
-    pub cores_moved: bool,
-    /// Whether the hypervisor took CPU time away ([`steal_share`]).
-    pub stolen: bool,
-}
-
-impl Circumstances {
-    /// Whether a trial with this status only missed its rate: the mechanism was too slow, and nothing else was wrong.
-    pub fn only_missed_rate(self, status: Status) -> bool {
-        let disturbed = self.beside_missed_rate || self.cores_moved || self.stolen;
-        status == Status::Degraded && self.missed_rate && !disturbed
-    }
-}
-
-/// Whether a trial is degraded for the only reason that it achieved less than [`RATE_REACHED`] of its rate.
+/// Whether a trial is degraded for the only reason that it achieved less than [`RATE_REACHED`] of its rate: the mechanism
+/// was too slow, and nothing else was wrong.
 ///
 /// [`RATE_REACHED`]: crate::record::RATE_REACHED
 pub fn missed_rate(record: &Record) -> bool {
     let missed = |pacing: Option<Pacing>| pacing.is_some_and(|p| p.missed());
-    let circumstances = Circumstances {
-        missed_rate: missed(record.pacing),
-        beside_missed_rate: record.beside.iter().any(|beside| missed(beside.pacing)),
-        cores_moved: record.calibration.cores_moved(),
-        stolen: stolen(record).is_some(),
-    };
-    circumstances.only_missed_rate(record.status)
+    let disturbed = record.beside.iter().any(|beside| missed(beside.pacing))
+        || record.calibration.cores_moved()
+        || stolen(record).is_some();
+    record.status == Status::Degraded && missed(record.pacing) && !disturbed
 }
 
 /// The trials of a case from which its figures come: those that count, unless their median missed the rate of the case.
@@ -295,22 +270,19 @@ const STEAL_SHARE: f64 = 0.05;
 
 /// The fraction of a trial's time that the hypervisor took away (steal), if it is large enough to distort the figures.
 pub fn stolen(record: &Record) -> Option<f64> {
-    steal_share(&record.host_cpu, record.throughput.as_ref()?.wall_ns)
-}
-
-/// The fraction of `wall_ns` that the hypervisor took away from these hosts, if it is large enough to distort the figures.
-pub fn steal_share(hosts: &[HostMeters], wall_ns: u64) -> Option<f64> {
+    let wall_ns = record.throughput.as_ref()?.wall_ns;
     // Several hosts may be on the same physical machine, so take the largest value instead of the sum.
-    let steal_ns = hosts.iter().map(|host| host.steal_ns).max().unwrap_or(0);
-    let steal_share = steal_ns as f64 / wall_ns.max(1) as f64;
+    let steal_ns = record.host_cpu.iter().map(|host| host.steal_ns).max().unwrap_or(0);
+    let share = steal_ns as f64 / wall_ns.max(1) as f64;
     // Below a few clock ticks of /proc/stat the fraction is meaningless.
-    (steal_ns >= 30_000_000 && steal_share > STEAL_SHARE).then_some(steal_share)
+    (steal_ns >= 30_000_000 && share > STEAL_SHARE).then_some(share)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::inputs::Workload;
+    use crate::record::{BesideFigures, Counts, HostMeters};
     use crate::samples;
 
     #[test]
@@ -353,6 +325,56 @@ mod tests {
         records[4].calibration.cache_line_before_ns = Some(100.0);
         records[4].calibration.cache_line_after_ns = Some(400.0);
         assert_eq!(trials(&records), 4, "the machine may be the cause");
+    }
+
+    /// A late trial, or one that kept its rate, under these circumstances.
+    fn paced(status: Status, share: f64, [beside, moved, stolen]: [bool; 3]) -> Record {
+        let mut record = samples::paced(&[share]).remove(0);
+        record.status = status;
+        let throughput = record.throughput.as_mut().expect("a rate");
+        throughput.wall_ns = throughput.wall_ns.max(1_000_000_000);
+        let throughput = *throughput;
+        record.beside = vec![BesideFigures {
+            mechanism: "pipe".to_owned(),
+            workload: Workload::PingPong,
+            size_bytes: 64,
+            counts: Counts::default(),
+            throughput,
+            latency_ns: Vec::new(),
+            pacing: beside.then(|| samples::pacing(1000.0, 0.5)),
+            roles: Vec::new(),
+        }];
+        if moved {
+            record.calibration.cache_line_before_ns = Some(100.0);
+            record.calibration.cache_line_after_ns = Some(400.0);
+        }
+        record.host_cpu = vec![HostMeters {
+            host: "local".to_owned(),
+            busy_ns: 0,
+            softirq_ns: 0,
+            irq_ns: 0,
+            steal_ns: if stolen { throughput.wall_ns / 10 } else { 0 },
+            cpus: 2,
+            span_ns: Some(throughput.wall_ns),
+        }];
+        record
+    }
+
+    #[test]
+    fn of_the_degraded_trials_only_one_that_merely_missed_its_rate_counts() {
+        for status in [Status::Ok, Status::Degraded, Status::Failed, Status::Skipped] {
+            for share in [1.0, 0.8] {
+                for bits in 0..8 {
+                    let circumstances = [bits & 1 > 0, bits & 2 > 0, bits & 4 > 0];
+                    let only_late = status == Status::Degraded && share < 1.0 && bits == 0;
+                    assert_eq!(
+                        counts(&paced(status, share, circumstances)),
+                        status == Status::Ok || only_late,
+                        "{status:?} {share} {circumstances:?}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::inputs::{Measure, Per, Workload};
+use crate::inputs::{Measure, Per};
 use crate::percentile::Percentile;
-use crate::record::{Cost, Latency, Record, Span, Throughput};
+use crate::record::{Latency, Record, Span};
 
 /// A figure of a trial, by which trials are ranked, compared, judged and chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,30 +23,6 @@ pub enum Figure {
     /// CPU time of all roles and servers, nanoseconds. Each unit has a figure of its own, because a
     /// round trip takes several times the CPU time of a message by the same mechanism.
     Cpu(Per),
-}
-
-/// The part of a trial that has its figures.
-#[derive(Clone, Copy, Debug)]
-pub struct Measured<'a> {
-    /// The workload.
-    pub workload: Workload,
-    /// The latencies, one per span.
-    pub latency_ns: &'a [Latency],
-    /// What was carried; `None` if nothing was measured.
-    pub throughput: Option<Throughput>,
-    /// What it cost; `None` if it is unknown.
-    pub cost: Option<Cost>,
-}
-
-impl<'a> From<&'a Record> for Measured<'a> {
-    fn from(record: &'a Record) -> Self {
-        Measured {
-            workload: record.inputs.workload,
-            latency_ns: &record.latency_ns,
-            throughput: record.throughput,
-            cost: record.cost,
-        }
-    }
 }
 
 impl Figure {
@@ -76,29 +52,23 @@ impl Figure {
 
     /// The figure of a trial; `None` if the trial does not have it, for example because it has too
     /// few samples for the percentile.
-    pub fn of<'a>(self, trial: impl Into<Measured<'a>>) -> Option<f64> {
-        self.value(&trial.into(), Percentile::of)
+    pub fn of(self, trial: &Record) -> Option<f64> {
+        self.value(trial, Percentile::of)
     }
 
     /// The figure of a trial as a time in nanoseconds: of a rate, the time for each message or
     /// byte.
-    pub fn ns<'a>(self, trial: impl Into<Measured<'a>>) -> Option<f64> {
+    pub fn ns(self, trial: &Record) -> Option<f64> {
         self.of(trial).map(|value| if self.more_is_better() { 1e9 / value } else { value })
     }
 
     /// Like [`Figure::of`], but with the largest sample, which is never smaller, in place of a
     /// percentile for which the trial has too few samples.
-    pub fn at_most<'a>(self, trial: impl Into<Measured<'a>>) -> Option<f64> {
-        self.value(&trial.into(), |percentile, latency| {
-            Some(percentile.of(latency).unwrap_or(latency.max))
-        })
+    pub fn at_most(self, trial: &Record) -> Option<f64> {
+        self.value(trial, |percentile, latency| Some(percentile.of(latency).unwrap_or(latency.max)))
     }
 
-    fn value(
-        self,
-        trial: &Measured<'_>,
-        of: fn(Percentile, &Latency) -> Option<u64>,
-    ) -> Option<f64> {
+    fn value(self, trial: &Record, of: fn(Percentile, &Latency) -> Option<u64>) -> Option<f64> {
         let latency = |span| trial.latency_ns.iter().find(|l| l.span == span);
         let ns = |span, percentile| of(percentile, latency(span)?).map(|ns| ns as f64);
         match self {
@@ -113,7 +83,8 @@ impl Figure {
                 Some(ns(Span::SetUp, percentile)? + ns(Span::Exchange, percentile)? + closing)
             }
             Figure::Cpu(per) => {
-                let cost = trial.cost.filter(|_| trial.workload.facts().measure.per() == per);
+                let cost =
+                    trial.cost.filter(|_| trial.inputs.workload.facts().measure.per() == per);
                 cost.map(|c| c.cpu_ns_per_msg)
             }
         }

@@ -71,7 +71,7 @@ impl WaitClass {
 fn speed(trials: &[&Record]) -> Option<Figure> {
     let measure = trials.first()?.inputs.workload.facts().measure;
     let p99 = Figure::speed(measure, Percentile::P99);
-    let has_p99 = measure == Measure::OneWay && trials.iter().all(|r| p99.of(*r).is_some());
+    let has_p99 = measure == Measure::OneWay && trials.iter().all(|r| p99.of(r).is_some());
     Some(if has_p99 { p99 } else { Figure::speed(measure, Percentile::P50) })
 }
 

@@ -55,7 +55,7 @@ impl Regimes {
         let speed = Figure::speed(measure, Percentile::P50);
         let mut by_figure: Vec<(f64, &Record)> = trials
             .iter()
-            .filter_map(|r| Some((speed.of(*r).filter(|x| x.is_finite() && *x > 0.0)?, *r)))
+            .filter_map(|r| Some((speed.of(r).filter(|x| x.is_finite() && *x > 0.0)?, *r)))
             .collect();
         by_figure.sort_by(|a, b| a.0.total_cmp(&b.0));
         let figures: Vec<f64> = by_figure.iter().map(|(figure, _)| *figure).collect();

@@ -92,7 +92,7 @@ pub fn beyond(trials: &[&Record]) -> bool {
     let Some(first) = trials.first() else { return false };
     let readings = Readings::of(trials);
     let over = |figure: Figure| {
-        Estimate::of(&trials.iter().filter_map(|r| figure.of(*r)).collect::<Vec<_>>())
+        Estimate::of(&trials.iter().filter_map(|r| figure.of(r)).collect::<Vec<_>>())
             .filter(Estimate::has_interval)
     };
     match first.inputs.workload {

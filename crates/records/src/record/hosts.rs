@@ -36,7 +36,9 @@ impl HostMeters {
 }
 
 /// Deserialises one entry, several, or none.
-pub fn one_or_several<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<HostMeters>, D::Error> {
+pub(super) fn one_or_several<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Vec<HostMeters>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Form {

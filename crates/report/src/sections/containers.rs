@@ -126,7 +126,7 @@ fn cell(of: &[&Record], workload: Workload) -> Cell {
         Workload::PingPong => Figure::ROUND_TRIP,
         _ => Figure::ByteRate,
     };
-    let mut figures: Vec<f64> = of.iter().filter_map(|r| figure.of(*r)).collect();
+    let mut figures: Vec<f64> = of.iter().filter_map(|r| figure.of(r)).collect();
     figures.sort_by(f64::total_cmp);
     if let Some(middle) = figures.get(figures.len() / 2) {
         let text = Quantity::of(figure).show(*middle);
