@@ -1,9 +1,10 @@
 //! Checks, before anything is measured, for conditions that would distort the figures; each finding includes a remedy.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+mod activity;
 
-use crossway_sys::procfs::HostCpu;
+use std::path::Path;
+
+pub use activity::Activity;
 use serde::{Deserialize, Serialize};
 
 use crate::env::Environment;
@@ -56,39 +57,6 @@ pub fn warnings_beside(records: &Path) -> Result<Vec<Finding>, ReadError> {
     Ok(found.into_iter().flatten().filter(|f| f.severity == Severity::Warning).collect())
 }
 
-/// CPU activity over a short time.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Activity {
-    /// CPU times during the sample. `/proc/stat` counts in clock ticks, so short samples are coarse.
-    pub passed: HostCpu,
-    /// Duration of the sample, nanoseconds.
-    pub span_ns: u64,
-}
-
-impl Activity {
-    /// Samples the activity for `duration`; 200 ms are 20 ticks.
-    pub fn sample(duration: Duration) -> Activity {
-        let (begun, before) = (Instant::now(), HostCpu::now().unwrap_or_default());
-        std::thread::sleep(duration);
-        let passed = HostCpu::now().unwrap_or_default().since(&before);
-        Activity { passed, span_ns: begun.elapsed().as_nanos() as u64 }
-    }
-
-    fn busy_share(&self, cpu: u32) -> f64 {
-        let Some(times) = self.passed.per_cpu.get(&cpu) else { return 0.0 };
-        times.busy_within(self.span_ns) as f64 / (self.span_ns as f64).max(1.0)
-    }
-
-    /// The share of their time for which the busiest CPU worked.
-    fn busiest_share(&self) -> f64 {
-        self.passed.per_cpu.keys().map(|cpu| self.busy_share(*cpu)).fold(0.0, f64::max)
-    }
-
-    fn steal_share(&self) -> f64 {
-        self.passed.total.steal_ns as f64 / (self.passed.total.total_ns() as f64).max(1.0)
-    }
-}
-
 /// What a run needs from the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Need {
@@ -100,45 +68,48 @@ pub struct Need {
     pub spins: bool,
 }
 
+/// What was found so far.
+#[derive(Default)]
+struct Found(Vec<Finding>);
+
+impl Found {
+    fn note(&mut self, about: &str, what: impl Into<String>, next_step: &str) {
+        self.add(Severity::Note, about, what.into(), next_step);
+    }
+
+    fn warn(&mut self, about: &str, what: impl Into<String>, next_step: &str) {
+        self.add(Severity::Warning, about, what.into(), next_step);
+    }
+
+    fn add(&mut self, severity: Severity, about: &str, what: String, next_step: &str) {
+        let (about, next_step) = (about.to_owned(), next_step.to_owned());
+        self.0.push(Finding { severity, about, what, next_step, continued: false });
+    }
+}
+
 /// Checks for everything that would distort figures. Returns the findings, the most severe first.
 pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let mut say = |severity, about: &str, what: String, next_step: &str| {
-        found.push(Finding {
-            severity,
-            about: about.to_owned(),
-            what,
-            next_step: next_step.to_owned(),
-            continued: false,
-        });
-    };
-    use Severity::{Note, Warning};
-
+    let mut found = Found::default();
     if env.build.profile != "release" {
-        say(
-            Warning,
-            "build",
-            "this is a development build: the measuring loops are not optimised".to_owned(),
-            "`cargo build --release`",
-        );
+        let what = "this is a development build: the measuring loops are not optimised";
+        found.warn("build", what, "`cargo build --release`");
     }
-    let slow: Vec<&str> = env
-        .frequency
-        .governors
-        .iter()
-        .map(String::as_str)
-        .filter(|governor| *governor != "performance")
-        .collect();
+    check_speed(env, &mut found);
+    check_competition(env, activity, need, &mut found);
+    check_room(env, need, &mut found);
+    check_platform(env, &mut found);
+    found.0.sort_by_key(|f| std::cmp::Reverse(f.severity));
+    found.0
+}
+
+/// Whether the speed of the CPUs is constant.
+fn check_speed(env: &Environment, found: &mut Found) {
+    let governors = env.frequency.governors.iter().map(String::as_str);
+    let slow: Vec<&str> = governors.filter(|governor| *governor != "performance").collect();
     if !slow.is_empty() {
-        say(
-            Warning,
-            "governor",
-            format!(
-                "the frequency governor is {}: the CPUs' speed depends on the load",
-                slow.join(", ")
-            ),
-            "sudo cpupower frequency-set -g performance",
-        );
+        let slow = slow.join(", ");
+        let what = format!("the frequency governor is {slow}: the CPUs' speed depends on the load");
+        found.warn("governor", what, "sudo cpupower frequency-set -g performance");
     }
     if env.frequency.turbo == Some(true) {
         let next_step = if env.frequency.driver.as_deref() == Some("intel_pstate") {
@@ -146,11 +117,13 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
         } else {
             "echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"
         };
-        let what =
-            "turbo is on: a core's speed depends on temperature and on the other cores".to_owned();
-        say(Note, "turbo", what, next_step);
+        let what = "turbo is on: a core's speed depends on temperature and on the other cores";
+        found.note("turbo", what, next_step);
     }
-    let allowed = env.topology.allowed();
+}
+
+/// Whether other programs or guests use the CPUs.
+fn check_competition(env: &Environment, activity: &Activity, need: &Need, found: &mut Found) {
     if let Some(load) = env.load {
         let per_cpu = load.one_min / env.topology.cpus.len().max(1) as f64;
         // The average covers the last minute, and so the run before this one: it is no proof of work that goes on.
@@ -159,12 +132,8 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
                 "the load average is {:.2} ({per_cpu:.2} per CPU): other programs compete for the CPUs",
                 load.one_min
             );
-            say(
-                Warning,
-                "load",
-                what,
-                "find out with `top -o %CPU` what is running; stop it or wait",
-            );
+            let next_step = "find out with `top -o %CPU` what is running; stop it or wait";
+            found.warn("load", what, next_step);
         }
     }
     for (cpu, share) in busy_neighbours(env, activity, need) {
@@ -174,18 +143,14 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
         );
         let next_step = "stop what runs there, choose another placement, or turn SMT off: \
                          echo off | sudo tee /sys/devices/system/cpu/smt/control";
-        say(Warning, "smt-sibling", what, next_step);
+        found.warn("smt-sibling", what, next_step);
     }
     for &cpu in &need.cpus {
         let share = activity.busy_share(cpu);
         if share > BUSY_SHARE {
             let what = format!("cpu {cpu}, where a role will run, is {:.0} % busy", share * 100.0);
-            say(
-                Warning,
-                "busy-cpu",
-                what,
-                "find out with `top -1` what runs there; stop it or wait",
-            );
+            let next_step = "find out with `top -1` what runs there; stop it or wait";
+            found.warn("busy-cpu", what, next_step);
         }
     }
     let steal = activity.steal_share();
@@ -194,8 +159,12 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
             "the hypervisor gives {:.1} % of the CPUs' time to other guests",
             steal * 100.0
         );
-        say(Warning, "steal", what, "run at another time, or on a dedicated host");
+        found.warn("steal", what, "run at another time, or on a dedicated host");
     }
+}
+
+/// Whether the roles have as many CPUs as they need, and the power to run at full speed.
+fn check_room(env: &Environment, need: &Need, found: &mut Found) {
     if let Some(quota) = env.cgroup.cpu_quota {
         let wanted = need.roles.max(1) as f64;
         if quota < wanted + 0.5 {
@@ -203,75 +172,60 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
                 "the cgroup is limited to {quota:.2} CPUs, but {wanted:.0} roles run at the same time: \
                  they will be throttled"
             );
-            say(
-                Warning,
-                "cgroup-quota",
-                what,
-                "raise cpu.max of the cgroup, or `docker run --cpus`",
-            );
+            let next_step = "raise cpu.max of the cgroup, or `docker run --cpus`";
+            found.warn("cgroup-quota", what, next_step);
         }
     }
     if env.power.on_battery == Some(true) {
-        let what =
-            "this machine runs on battery and may slow its CPUs down to save power".to_owned();
-        say(Warning, "battery", what, "connect the machine to mains power");
+        let what = "this machine runs on battery and may slow its CPUs down to save power";
+        found.warn("battery", what, "connect the machine to mains power");
     }
-    if allowed.len() < 2 {
+    let allowed = env.topology.allowed().len();
+    if allowed < 2 {
         let what = format!(
-            "only {} CPU can be used: both roles share it, and spinning roles cannot run",
-            allowed.len()
+            "only {allowed} CPU can be used: both roles share it, and spinning roles cannot run"
         );
-        say(
-            Warning,
-            "cpus",
-            what,
-            "widen the affinity (taskset) or the cgroup's cpuset, or use a machine with more CPUs",
-        );
-    } else if need.spins && need.roles >= allowed.len() {
+        let next_step =
+            "widen the affinity (taskset) or the cgroup's cpuset, or use a machine with more CPUs";
+        found.warn("cpus", what, next_step);
+    } else if need.spins && need.roles >= allowed {
         let what = format!(
-            "{} roles, some of which spin, occupy all {} CPUs: every other process interrupts them",
-            need.roles,
-            allowed.len()
+            "{} roles, some of which spin, occupy all {allowed} CPUs: every other process interrupts them",
+            need.roles
         );
-        say(Note, "cpus", what, "expect outliers, or use a machine with more CPUs");
+        found.note("cpus", what, "expect outliers, or use a machine with more CPUs");
     }
-    if let Some(source) = env
-        .clock
-        .source
-        .as_deref()
-        .filter(|s| !["tsc", "arch_sys_counter", "kvm-clock"].contains(s))
-    {
+}
+
+/// Whether the machine's clock, processor, memory and topology are those that figures need.
+fn check_platform(env: &Environment, found: &mut Found) {
+    let source = env.clock.source.as_deref();
+    if let Some(source) = source.filter(|s| !["tsc", "arch_sys_counter", "kvm-clock"].contains(s)) {
         let what = format!("the clock source is {source}: reading the clock is a slow system call");
         let next_step =
             "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource";
-        say(Warning, "clock", what, next_step);
+        found.warn("clock", what, next_step);
     }
     if env.virtualisation.is_emulated() {
         let what = "this guest's processor is emulated: everything takes 3 to 20 times as long, and not equally so";
         let next_step = "compare times only with those of other emulated guests of this machine";
-        say(Warning, "emulated", what.to_owned(), next_step);
+        found.warn("emulated", what, next_step);
     } else if let Some(hypervisor) = &env.virtualisation.hypervisor {
         let what = format!(
             "this is a virtual machine ({hypervisor}): its CPUs may move between cores of the host; \
              the cache-line round trips before and after each trial show whether they did"
         );
-        say(Note, "virtual", what, "compare figures only within one run, or use a dedicated host");
+        found.note("virtual", what, "compare figures only within one run, or use a dedicated host");
     }
     if env.memory.available_bytes.is_some_and(|b| b < 256 << 20) {
-        let what = "less than 256 MiB of memory is free: figures may include swapping".to_owned();
-        say(Warning, "memory", what, "stop programs that use much memory");
+        let what = "less than 256 MiB of memory is free: figures may include swapping";
+        found.warn("memory", what, "stop programs that use much memory");
     }
-    if !env.topology.gaps.is_empty() {
-        let what = format!("the CPU topology is not fully known: {}", env.topology.gaps[0]);
-        say(
-            Note,
-            "topology",
-            what,
-            "specify the CPUs in the plan (placement = { cpus = { a = 0, b = 1 } })",
-        );
+    if let Some(gap) = env.topology.gaps.first() {
+        let what = format!("the CPU topology is not fully known: {gap}");
+        let next_step = "specify the CPUs in the plan (placement = { cpus = { a = 0, b = 1 } })";
+        found.note("topology", what, next_step);
     }
-    found.sort_by_key(|f| std::cmp::Reverse(f.severity));
-    found
 }
 
 /// Busy hardware threads that no role uses, but that are on the same cores as roles, each with its busy fraction.
@@ -407,11 +361,5 @@ mod tests {
             check(&env, &Activity::default(), &Need { cpus: vec![], roles: 2, spins: false });
         assert_eq!(about(&found), ["cpus"]);
         assert_eq!(found[0].severity, Severity::Warning);
-    }
-
-    #[test]
-    fn this_machine_can_be_sampled() {
-        let activity = Activity::sample(Duration::from_millis(30));
-        assert!(!activity.passed.per_cpu.is_empty());
     }
 }

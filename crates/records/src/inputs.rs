@@ -204,6 +204,39 @@ pub struct Inputs {
 }
 
 impl Inputs {
+    /// The inputs of one trial of this workload without load, by unpinned roles. Everything else is as by default, and the
+    /// trial lasts for no time.
+    pub fn of(workload: Workload, size_bytes: u64, wait: Wait) -> Inputs {
+        Inputs {
+            testbed: None,
+            ends: Ends::Within,
+            testbed_spec: None,
+            workload,
+            recording: None,
+            recorded_channels: Vec::new(),
+            size_bytes,
+            reply_bytes: None,
+            wait,
+            access: Access::Copy,
+            placement: Placement::Unpinned,
+            cpus: Vec::new(),
+            load: Load::default(),
+            beside: Vec::new(),
+            socket_buffer_bytes: None,
+            capacity_bytes: None,
+            messages: None,
+            study_messages: None,
+            warmup_ms: 0,
+            measure_ms: 0,
+            packet_series_ms: None,
+            require: Goals::default(),
+            trial: 0,
+            trials: 1,
+            order: 0,
+            seed: 1,
+        }
+    }
+
     /// The larger of request and reply size in bytes: the largest message that the channel must be able to carry.
     pub fn largest_bytes(&self) -> u64 {
         self.size_bytes.max(self.reply_bytes.unwrap_or(0))

@@ -2,6 +2,7 @@
 
 mod cores;
 mod done;
+mod error;
 mod folder;
 mod limits;
 mod order;
@@ -19,7 +20,8 @@ use crossway_sys::{Obstacle, lease};
 
 pub use crossway_records::run_info::RunInfo;
 use done::Done;
-pub use folder::{Asker, Folder, PLAN, RunError, new_name};
+pub use error::{Asker, RunError};
+pub use folder::{Folder, PLAN, new_name};
 pub use order::Slot;
 use running::Running;
 use testbeds::LiveTestbeds;

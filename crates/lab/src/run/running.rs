@@ -10,7 +10,8 @@ use crossway_sys::{Obstacle, clock, lease};
 use super::RunEvent;
 use super::cores;
 use super::done::Done;
-use super::folder::{Folder, RunError};
+use super::error::RunError;
+use super::folder::Folder;
 use super::limits;
 use super::order::{self, Slot};
 use super::pauses::{self, Pauses};
@@ -25,7 +26,7 @@ use crate::preflight::Finding;
 use crate::trial::{self, Setting};
 use crate::{assemble, calibrate, catalogue, shutdown};
 use crossway_records::inputs::{Access, Inputs, Load};
-use crossway_records::record::{HarnessCost, LOCAL, Record, SCHEMA, Status};
+use crossway_records::record::{HarnessCost, LOCAL, Record, Status};
 use crossway_records::stats;
 
 /// Number of consecutive failures after which the remaining trials of a case are skipped.
@@ -335,42 +336,18 @@ impl Running<'_> {
         };
         let host = testbeds::host_label(&inputs).unwrap_or_else(|| LOCAL.to_owned());
         let mut record = Record {
-            schema: SCHEMA,
             run: self.folder.run().to_owned(),
             plan: self.plan.name.clone(),
             group: case.group.clone(),
             case: case.id.clone(),
-            mechanism: case.mechanism.to_owned(),
             mechanism_version: version,
             contender: catalogue::find(case.mechanism)
                 .and_then(|entry| entry.contender())
                 .map(|contender| contender.note()),
             host,
-            hosts: Vec::new(),
-            inputs,
-            status: Status::Ok,
-            reason: None,
-            remedy: None,
             started_unix_ms: clock::unix_ms(),
-            counts: None,
-            throughput: None,
-            latency_ns: Vec::new(),
-            pacing: None,
-            replay: None,
-            roles: Vec::new(),
-            servers: Vec::new(),
-            host_cpu: Vec::new(),
-            cost: None,
-            net: Vec::new(),
-            packets: None,
-            packet_series: Vec::new(),
-            retransmissions: Vec::new(),
-            fairness: None,
-            beside: Vec::new(),
             calibration: self.instruments.calibration,
-            facts: BTreeMap::new(),
-            nulls: BTreeMap::new(),
-            warnings: Vec::new(),
+            ..Record::of(case.mechanism, inputs)
         };
         record.warnings.extend(case.replay.iter().flat_map(|replay| replay.remarks.clone()));
         self.testbeds.enter(&mut record);
