@@ -1,62 +1,33 @@
 //! Artificial records for tests: complete, plausible in form, and with figures chosen by the test.
 
-use std::collections::BTreeMap;
+use crossway_mech::Wait;
 
-use crossway_mech::{Access, Wait};
-
-use crate::inputs::{Ends, Inputs, Load, Placement, Workload};
+use crate::inputs::{Inputs, Load, Placement, Workload};
 use crate::record::{
-    Calibration, Cost, Counts, Latency, Pacing, Quantiles, Record, ReplayFigures, RoleMeters,
-    SCHEMA, Span, Status, Throughput,
+    Calibration, Cost, Counts, Latency, Pacing, Quantiles, Record, ReplayFigures, RoleMeters, Span,
+    Status, Throughput,
 };
 
 /// A successful trial of `mechanism`: 1000 messages with a round trip of `p50_ns` and a CPU time of `cpu_ns` per
 /// message.
 pub fn ping_pong(mechanism: &str, size: u64, trial: u32, p50_ns: u64, cpu_ns: f64) -> Record {
     let inputs = Inputs {
-        testbed: None,
-        ends: Ends::Within,
-        testbed_spec: None,
-        workload: Workload::PingPong,
-        recording: None,
-        recorded_channels: Vec::new(),
-        size_bytes: size,
-        reply_bytes: None,
-        wait: Wait::Block,
-        access: Access::Copy,
         placement: Placement::SharedCache,
         cpus: vec![0, 1],
-        load: Load::default(),
-        beside: Vec::new(),
-        require: Default::default(),
-        socket_buffer_bytes: None,
-        capacity_bytes: None,
-        messages: None,
-        study_messages: None,
-        packet_series_ms: None,
         warmup_ms: 10,
         measure_ms: 100,
         trial,
         trials: 5,
         order: trial,
-        seed: 1,
+        ..Inputs::of(Workload::PingPong, size, Wait::Block)
     };
     let rate = 1e9 / p50_ns as f64;
     Record {
-        schema: SCHEMA,
         run: "2026-01-01T00:00:00Z-test".to_owned(),
         plan: "test".to_owned(),
         group: "group".to_owned(),
         case: format!("{mechanism}/ping-pong/{size}/block"),
-        mechanism: mechanism.to_owned(),
         mechanism_version: Some("linux 6.1".to_owned()),
-        contender: None,
-        host: "local".to_owned(),
-        hosts: Vec::new(),
-        inputs,
-        status: Status::Ok,
-        reason: None,
-        remedy: None,
         started_unix_ms: 1_700_000_000_000,
         counts: Some(Counts {
             sent: 1000,
@@ -86,8 +57,6 @@ pub fn ping_pong(mechanism: &str, size: u64, trial: u32, p50_ns: u64, cpu_ns: f6
             batch: 1,
             histogram: None,
         }],
-        pacing: None,
-        replay: None,
         roles: ["client", "server"]
             .iter()
             .enumerate()
@@ -108,19 +77,11 @@ pub fn ping_pong(mechanism: &str, size: u64, trial: u32, p50_ns: u64, cpu_ns: f6
                 longest_wait_ns: None,
             })
             .collect(),
-        servers: Vec::new(),
-        host_cpu: Vec::new(),
         cost: Some(Cost {
             cpu_ns_per_msg: cpu_ns,
             bits_per_cpu_s: size as f64 * 8.0 * 1e9 / cpu_ns,
             host_ns_per_msg: None,
         }),
-        net: Vec::new(),
-        packets: None,
-        packet_series: Vec::new(),
-        retransmissions: Vec::new(),
-        fairness: None,
-        beside: Vec::new(),
         calibration: Calibration {
             clock_read_ns: 20.0,
             clock_step_ns: 1.0,
@@ -130,9 +91,7 @@ pub fn ping_pong(mechanism: &str, size: u64, trial: u32, p50_ns: u64, cpu_ns: f6
             cache_line_after_ns: Some(102.0),
             ..Calibration::default()
         },
-        facts: BTreeMap::new(),
-        nulls: BTreeMap::new(),
-        warnings: Vec::new(),
+        ..Record::of(mechanism, inputs)
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crossway_mech::{Access, Bind, Caps, Wait};
+use crossway_mech::{Bind, Caps, Wait};
 use crossway_sys::clock::{Ticker, monotonic_ns};
 use crossway_sys::{Obstacle, lease, poll};
 
@@ -14,7 +14,7 @@ use super::observation::{Ended, NoObservation};
 use super::{Act, ActResult, Side};
 use crate::control::{Answer, ControlError, OfferText, Order, Part, Task};
 use crate::launcher::{CLOSE_LIMIT, Launcher, RoleProcess};
-use crossway_records::inputs::{Ends, Inputs, Load, Placement, Workload};
+use crossway_records::inputs::{Inputs, Workload};
 
 /// Time limit for a step of an attempt while nothing is broken yet.
 const STEP_LIMIT: Duration = Duration::from_secs(35);
@@ -90,34 +90,7 @@ impl Bench<'_> {
             mechanism: self.mechanism.to_owned(),
             contender: None,
             script: None,
-            inputs: Inputs {
-                testbed: None,
-                ends: Ends::default(),
-                testbed_spec: None,
-                workload: Workload::Throughput,
-                recording: None,
-                recorded_channels: Vec::new(),
-                size_bytes: size_bytes(&self.caps),
-                reply_bytes: None,
-                wait: self.wait(),
-                access: Access::Copy,
-                placement: Placement::Unpinned,
-                cpus: Vec::new(),
-                load: Load::default(),
-                beside: Vec::new(),
-                require: Default::default(),
-                socket_buffer_bytes: None,
-                capacity_bytes: None,
-                messages: None,
-                study_messages: None,
-                warmup_ms: 0,
-                measure_ms: 0,
-                packet_series_ms: None,
-                trial: 0,
-                trials: 1,
-                order: 0,
-                seed: 1,
-            },
+            inputs: Inputs::of(Workload::Throughput, size_bytes(&self.caps), self.wait()),
             part: if side == Side::Listener { Part::Receiver } else { Part::Sender },
             index: 0,
             cpu: None,

@@ -14,7 +14,7 @@ use crossway_mech::{
 
 use super::*;
 use crate::control::{OfferText, Outcome, Part};
-use crossway_records::inputs::{Inputs, Load, Placement, Workload};
+use crossway_records::inputs::{Inputs, Workload};
 
 /// Number of messages that all damaging ends in this process have received. `DAMAGED` is the number, counted from 1, of
 /// the message to damage.
@@ -81,32 +81,11 @@ impl Rx for DamagingRx {
 
 fn task(part: Part) -> Task {
     let inputs = Inputs {
-        testbed: None,
-        ends: Default::default(),
-        testbed_spec: None,
-        workload: Workload::Throughput,
-        recording: None,
-        recorded_channels: Vec::new(),
-        size_bytes: 64,
-        reply_bytes: None,
-        wait: Wait::Block,
-        access: crossway_mech::Access::Copy,
-        placement: Placement::Unpinned,
-        cpus: Vec::new(),
-        load: Load::default(),
-        beside: Vec::new(),
-        require: Default::default(),
-        socket_buffer_bytes: None,
-        capacity_bytes: None,
         messages: Some(100),
-        study_messages: None,
-        packet_series_ms: None,
         warmup_ms: 1,
         measure_ms: 1,
-        trial: 0,
-        trials: 1,
-        order: 0,
         seed: 5,
+        ..Inputs::of(Workload::Throughput, 64, Wait::Block)
     };
     Task {
         mechanism: "damaging".to_owned(),

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crossway_records::inputs::{Access, Inputs, Placement, Wait, Workload};
+use crossway_records::inputs::{Inputs, Placement, Wait, Workload};
 use crossway_records::record::{
     Calibration, Cost, Counts, Fairness, IfaceMeters, Latency, Lateness, Pacing, Packets, Record,
-    RoleMeters, SCHEMA, Span, Status, Throughput,
+    RoleMeters, Span, Status, Throughput,
 };
 
 use super::{Ask, Made, Noise};
@@ -165,45 +165,25 @@ pub(crate) fn trial(
         Wait::Hybrid { .. } => "hybrid",
     };
     let degraded = noise.next() > 0.985;
+    let inputs = Inputs {
+        placement: ask.placement,
+        cpus: vec![0, 1],
+        load: ask.load,
+        socket_buffer_bytes: ask.socket_buffer_bytes,
+        warmup_ms: 100,
+        measure_ms: 200,
+        trial,
+        trials,
+        order,
+        seed: 7,
+        ..Inputs::of(ask.workload, ask.size_bytes, made.wait)
+    };
     Record {
-        schema: SCHEMA,
         run: "2026-01-02T03:04:05Z-synthetic".to_owned(),
         plan: "synthetic".to_owned(),
         group: "synthetic".to_owned(),
         case: format!("synthetic/{}/{wait_name}/{}", made.id, ask.name()),
-        mechanism: made.id.to_owned(),
         mechanism_version: Some("synthetic".to_owned()),
-        contender: None,
-        host: "local".to_owned(),
-        hosts: Vec::new(),
-        inputs: Inputs {
-            testbed: None,
-            ends: Default::default(),
-            testbed_spec: None,
-            workload: ask.workload,
-            recording: None,
-            recorded_channels: Vec::new(),
-            size_bytes: ask.size_bytes,
-            reply_bytes: None,
-            wait: made.wait,
-            access: Access::Copy,
-            placement: ask.placement,
-            cpus: vec![0, 1],
-            load: ask.load,
-            beside: Vec::new(),
-            require: Default::default(),
-            socket_buffer_bytes: ask.socket_buffer_bytes,
-            capacity_bytes: None,
-            messages: None,
-            study_messages: None,
-            packet_series_ms: None,
-            warmup_ms: 100,
-            measure_ms: 200,
-            trial,
-            trials,
-            order,
-            seed: 7,
-        },
         status: if degraded { Status::Degraded } else { Status::Ok },
         reason: degraded.then(|| "the virtual CPUs moved during the trial (synthetic)".to_owned()),
         remedy: degraded.then(|| "measure again (synthetic)".to_owned()),
@@ -223,11 +203,8 @@ pub(crate) fn trial(
             sender_wall_ns: None,
         }),
         latency_ns: latencies,
-        replay: None,
         pacing,
         roles,
-        servers: Vec::new(),
-        host_cpu: Vec::new(),
         cost: Some(Cost {
             cpu_ns_per_msg,
             bits_per_cpu_s: size * 8.0 * 1e9 / cpu_ns_per_msg,
@@ -252,10 +229,7 @@ pub(crate) fn trial(
             msgs_per_packet: messages / packets,
             reverse_per_forward: None,
         }),
-        packet_series: Vec::new(),
-        retransmissions: Vec::new(),
         fairness,
-        beside: Vec::new(),
         calibration: Calibration {
             clock_read_ns: 21.0,
             clock_step_ns: 1.0,
@@ -265,11 +239,10 @@ pub(crate) fn trial(
             cache_line_after_ns: Some(97.0 * noise.around(0.1)),
             ..Calibration::default()
         },
-        facts: BTreeMap::new(),
         nulls: BTreeMap::from([(
             "roles.cycles".to_owned(),
             "no hardware counters in this synthetic machine".to_owned(),
         )]),
-        warnings: Vec::new(),
+        ..Record::of(made.id, inputs)
     }
 }
