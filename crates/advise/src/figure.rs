@@ -145,9 +145,7 @@ impl GoalVerdict {
         let few = |f: &Estimate| f.n < TRIALS_AT_LEAST && unit != "bytes";
         let met = measured.and_then(|f| match f {
             f if few(&f) => None,
-            f if f.high <= most => Some(true),
-            f if f.low > most => Some(false),
-            _ => None,
+            f => goals::of_interval((f.low, f.high), |value| value <= most).met(),
         });
         let open = match (met, measured) {
             (Some(_), _) => None,
@@ -189,11 +187,8 @@ impl GoalVerdict {
             return GoalVerdict { met: None, open: Some(open), ..verdict };
         };
         let trials = measured.map_or(0, |f| f.n).min(good.len());
-        let (met, open) = match goals::of_maximum(largest, trials, most) {
-            goals::GoalVerdict::Met => (Some(true), None),
-            goals::GoalVerdict::Missed => (Some(false), None),
-            goals::GoalVerdict::Undecided => (None, Some(Open::FewTrials)),
-        };
+        let met = goals::of_maximum(largest, trials, most).met();
+        let open = met.is_none().then_some(Open::FewTrials);
         GoalVerdict { largest: Some(largest), met, open, ..verdict }
     }
 
