@@ -279,12 +279,7 @@ impl Progress {
 
 /// Describes a trial in one line: its case, its status, and its figure or the reason why it has none.
 fn outcome(record: &Record) -> String {
-    let status = match record.status {
-        Status::Ok => "ok",
-        Status::Degraded => "degraded",
-        Status::Failed => "failed",
-        Status::Skipped => "skipped",
-    };
+    let status = record.status.name();
     let mut line = format!("{status}: {}/{}", record.group, record.case);
     if record.inputs.trials > 1 {
         line.push_str(&format!(", trial {}", record.inputs.trial + 1));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::run::Run;
-use crate::sections::{self, status_name};
+use crate::sections;
 use crate::steps::{Found, Shape, Shapes};
 use crate::studies;
 use crate::summary::{Case, LatencySummary};
@@ -28,7 +28,7 @@ pub fn document(run: &Run) -> Value {
         "trials": summary
             .trials_by_status
             .iter()
-            .map(|(status, n)| (status_name(*status).to_owned(), json!(n)))
+            .map(|(status, n)| (status.name().to_owned(), json!(n)))
             .collect::<serde_json::Map<_, _>>(),
         "cases": summary.cases.iter().map(|c| case(run, c)).collect::<Vec<_>>(),
         "goals": sections::goals::calls(run),
@@ -38,7 +38,7 @@ pub fn document(run: &Run) -> Value {
             .troubles
             .iter()
             .map(|t| json!({
-                "status": status_name(t.status),
+                "status": t.status.name(),
                 "mechanism": t.mechanism,
                 "reason": t.reason,
                 "remedy": t.remedy,

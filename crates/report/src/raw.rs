@@ -98,12 +98,7 @@ fn trials(run: &Run) -> Raw {
                 words.index(&placement_name(r.inputs.placement)),
                 words.index(&load_name(r.inputs.load)),
                 json!(r.inputs.trial),
-                words.index(match r.status {
-                    crossway_records::record::Status::Ok => "ok",
-                    crossway_records::record::Status::Degraded => "degraded",
-                    crossway_records::record::Status::Failed => "failed",
-                    crossway_records::record::Status::Skipped => "skipped",
-                }),
+                words.index(r.status.name()),
                 number(r.throughput.map(|t| t.msgs_per_s)),
                 number(r.throughput.map(|t| t.bytes_per_s)),
                 number(latency.map(|l| l.p50 as f64)),

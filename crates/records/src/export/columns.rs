@@ -3,7 +3,7 @@
 use crossway_mech::Access;
 
 use crate::cases;
-use crate::record::{HostMeters, IfaceMeters, Latency, Record, RoleMeters, Span, Status};
+use crate::record::{HostMeters, IfaceMeters, Latency, Record, RoleMeters, Span};
 
 /// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,15 +87,6 @@ fn dropped(r: &Record, of: fn(&IfaceMeters) -> Option<u64>) -> Option<u64> {
     (!r.net.is_empty()).then(|| r.net.iter().map(of).sum::<Option<u64>>()).flatten()
 }
 
-fn status(status: Status) -> &'static str {
-    match status {
-        Status::Ok => "ok",
-        Status::Degraded => "degraded",
-        Status::Failed => "failed",
-        Status::Skipped => "skipped",
-    }
-}
-
 /// All columns, in output order.
 pub const COLUMNS: &[Column] = columns! {
     "schema" Count "version of the record schema" |r| Some(u64::from(r.schema));
@@ -114,7 +105,7 @@ pub const COLUMNS: &[Column] = columns! {
     "ends" Text "whether the ends are on two hosts or on one" |r| Some(r.inputs.ends.name().to_owned());
     "kernels" Text "the hosts' kernels, separated by spaces; null without a testbed"
         |r| (!r.hosts.is_empty()).then(|| r.hosts.iter().map(|h| h.kernel.as_str()).collect::<Vec<_>>().join(" "));
-    "status" Text "ok, degraded, failed or skipped" |r| Some(status(r.status).to_owned());
+    "status" Text "ok, degraded, failed or skipped" |r| Some(r.status.name().to_owned());
     "reason" Text "why the status is not ok" |r| r.reason.clone();
     "remedy" Text "what to do about the reason; null if there is no remedy" |r| r.remedy.clone();
     "started_unix_ms" Count "start of the trial, milliseconds since 1970 UTC" |r| Some(r.started_unix_ms);

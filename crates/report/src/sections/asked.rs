@@ -2,7 +2,6 @@
 
 use crossway_records::record::Record;
 
-use super::troubles::status_name;
 use crate::run::Run;
 use crate::section::{Block, Section};
 use crate::sheet::{Cell, Row, Sheet};
@@ -67,7 +66,7 @@ pub(super) fn asked(run: &Run) -> Option<Section> {
         let parts: Vec<String> = summary
             .trials_by_status
             .iter()
-            .map(|(status, n)| format!("{n} {}", status_name(*status)))
+            .map(|(status, n)| format!("{n} {}", status.name()))
             .collect();
         parts.join(", ")
     }));

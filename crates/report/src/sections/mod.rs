@@ -16,7 +16,6 @@ use crate::steps::{self, Shapes};
 use crate::studies;
 
 pub(crate) use faults::lines as fault_lines;
-pub use troubles::status_name;
 
 /// Returns all sections that have content for this run, in the order of the page.
 pub fn all(run: &Run, shapes: &Shapes) -> Vec<Section> {

@@ -60,13 +60,3 @@ fn rows(troubles: &[Trouble], status: Status) -> Vec<Row> {
     };
     by_reason(troubles, status).into_iter().map(row).collect()
 }
-
-/// Returns the name of a status.
-pub fn status_name(status: Status) -> &'static str {
-    match status {
-        Status::Ok => "ok",
-        Status::Degraded => "degraded",
-        Status::Failed => "failed",
-        Status::Skipped => "skipped",
-    }
-}
