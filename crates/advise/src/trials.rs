@@ -61,8 +61,8 @@ impl Trial {
         Trial { record: record.clone(), of_other_question: false }
     }
 
-    /// Whether the trial counts: nothing disturbed it. One that only missed its rate counts: its figures show by how
-    /// much.
+    /// Whether the trial counts: nothing disturbed it. One that only missed its rate counts: its
+    /// figures show by how much.
     pub(super) fn counts(&self) -> bool {
         cases::counts(&self.record)
     }
@@ -144,7 +144,8 @@ impl Trial {
         Some(self.both_ways_bytes()? * self.channels(caps))
     }
 
-    /// The total size of one channel's buffers in bytes, both directions together; `None` if none is known.
+    /// The total size of one channel's buffers in bytes, both directions together; `None` if none
+    /// is known.
     fn both_ways_bytes(&self) -> Option<f64> {
         let fact = |name: &str| self.facts.get(name).copied();
         let messages = fact("queue_messages").zip(fact("max_message_bytes"));

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use clap::Command;
 
-/// The examples, each below its command's name without `crossway`. Every command without subcommands has at least two. A
-/// command with subcommands shows the first example of each of its first two subcommands, unless it has examples of its
-/// own. A test parses them all.
+/// The examples, each below its command's name without `crossway`. Every command without
+/// subcommands has at least two. A command with subcommands shows the first example of each of its
+/// first two subcommands, unless it has examples of its own. A test parses them all.
 const EXAMPLES: &str = include_str!("examples.txt");
 
 /// The name in [`EXAMPLES`] of the program itself.

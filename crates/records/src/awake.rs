@@ -30,9 +30,9 @@ pub fn sleeps_per_msg(record: &Record) -> Option<f64> {
     (!record.roles.is_empty()).then_some(switches as f64 / messages as f64)
 }
 
-/// Returns whether the ends of these trials of one case may block, but hardly slept in the median trial. False for
-/// every workload except ping-pong: a receiver of a stream, for example, need not sleep if the next message is already
-/// there.
+/// Returns whether the ends of these trials of one case may block, but hardly slept in the median
+/// trial. False for every workload except ping-pong: a receiver of a stream, for example, need not
+/// sleep if the next message is already there.
 pub fn is_busy(trials: &[&Record]) -> bool {
     let Some(first) = trials.first().filter(|r| r.inputs.wait == Wait::Block) else { return false };
     let sleeps: Vec<f64> = trials.iter().filter_map(|r| sleeps_per_msg(r)).collect();

@@ -221,8 +221,8 @@ pub fn counts(record: &Record) -> bool {
     record.status == Status::Ok || missed_rate(record)
 }
 
-/// Whether a trial is degraded for the only reason that it achieved less than [`RATE_REACHED`] of its rate: the mechanism
-/// was too slow, and nothing else was wrong.
+/// Whether a trial is degraded for the only reason that it achieved less than [`RATE_REACHED`] of
+/// its rate: the mechanism was too slow, and nothing else was wrong.
 ///
 /// [`RATE_REACHED`]: crate::record::RATE_REACHED
 pub fn missed_rate(record: &Record) -> bool {

@@ -129,8 +129,8 @@ pub fn of_maximum(largest: f64, good_trials: usize, bound: f64) -> GoalVerdict {
     }
 }
 
-/// Judges a goal by an interval from `low` to `high`: it is met if all of the interval satisfies the bound, and missed if
-/// none of it does. `holds` says whether a value satisfies the bound.
+/// Judges a goal by an interval from `low` to `high`: it is met if all of the interval satisfies
+/// the bound, and missed if none of it does. `holds` says whether a value satisfies the bound.
 pub fn of_interval((low, high): (f64, f64), holds: impl Fn(f64) -> bool) -> GoalVerdict {
     match [holds(low), holds(high)] {
         [true, true] => GoalVerdict::Met,

@@ -204,8 +204,8 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// The inputs of one trial of this workload without load, by unpinned roles. Everything else is as by default, and the
-    /// trial lasts for no time.
+    /// The inputs of one trial of this workload without load, by unpinned roles. Everything else is
+    /// as by default, and the trial lasts for no time.
     pub fn of(workload: Workload, size_bytes: u64, wait: Wait) -> Inputs {
         Inputs {
             testbed: None,

@@ -317,7 +317,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record of a trial on this machine, without names and without anything that a trial shows.
+    /// The record of a trial on this machine, without names and without anything that a trial
+    /// shows.
     pub fn of(mechanism: &str, inputs: Inputs) -> Record {
         Record {
             schema: SCHEMA,

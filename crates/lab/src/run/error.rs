@@ -78,7 +78,8 @@ pub enum RunError {
     },
     /// The cases are no longer those that the run's records come from.
     #[error("{}: cannot continue this run: {why}, so its plan.toml or the declared contenders have been changed; \
-             restore them, or measure the plan as a new run: crossway measure {}", dir.display(), dir.join(super::PLAN).display())]
+             restore them, or measure the plan as a new run: crossway measure {}", dir.display(),
+             dir.join(super::PLAN).display())]
     OtherPlan {
         /// The folder.
         dir: PathBuf,

@@ -1,5 +1,5 @@
-//! Halves whose messages are written and read where they lie: each has one function that passes a message on, from
-//! which all calls of the contract follow.
+//! Halves whose messages are written and read where they lie: each has one function that passes a
+//! message on, from which all calls of the contract follow.
 
 use std::os::fd::BorrowedFd;
 

@@ -1,4 +1,5 @@
-//! The pipe beside other mechanisms, in each placement of the study's Figures 9 to 11 (items E13 to E15).
+//! The pipe beside other mechanisms, in each placement of the study's Figures 9 to 11 (items E13 to
+//! E15).
 
 use crossway_records::inputs::Placement;
 use crossway_records::stats::Estimate;

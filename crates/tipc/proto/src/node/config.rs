@@ -19,8 +19,9 @@ pub const CAPABILITIES: Capabilities = Capabilities::SYN
     .and(Capabilities::NAGLE)
     .and(Capabilities::NAMED_BCAST);
 
-/// Capabilities that a peer must have. Kernels since Linux 4.17 (2018) have them. This node does not support the
-/// alternatives that older kernels use, and makes no contact with such kernels ([`Event::TooOld`](super::Event::TooOld)).
+/// Capabilities that a peer must have. Kernels since Linux 4.17 (2018) have them. This node does
+/// not support the alternatives that older kernels use, and makes no contact with such kernels
+/// ([`Event::TooOld`](super::Event::TooOld)).
 pub const REQUIRED: Capabilities = Capabilities::SYN
     .and(Capabilities::BCAST_SYNCH)
     .and(Capabilities::BCAST_STATE_NACK)

@@ -17,7 +17,8 @@ pub enum Destination {
     Broadcast,
 }
 
-/// A frame to be sent; its bytes are in the buffer passed to [`Node::poll_transmit`](super::Node::poll_transmit).
+/// A frame to be sent; its bytes are in the buffer passed to
+/// [`Node::poll_transmit`](super::Node::poll_transmit).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
     /// The bearer to send on.
@@ -43,8 +44,9 @@ pub enum Event {
         /// Media address that the node announces.
         media: MediaAddr,
     },
-    /// Frames are dropped for a reason that an operator may have to act upon. After this event, there is none for the same
-    /// reason for [`REFUSAL_REPORT`](crate::limits::REFUSAL_REPORT); [`Node::drops`](super::Node::drops) counts all of them.
+    /// Frames are dropped for a reason that an operator may have to act upon. After this event,
+    /// there is none for the same reason for [`REFUSAL_REPORT`](crate::limits::REFUSAL_REPORT);
+    /// [`Node::drops`](super::Node::drops) counts all of them.
     FramesRefused {
         /// The bearer on which the frame arrived.
         bearer: BearerId,
@@ -55,7 +57,8 @@ pub enum Event {
         /// [`DropReason::NoKey`] and [`DropReason::NotGenuine`].
         reason: DropReason,
     },
-    /// A node was found that lacks a required capability ([`REQUIRED`](super::REQUIRED)). There is no contact with it.
+    /// A node was found that lacks a required capability ([`REQUIRED`](super::REQUIRED)). There is
+    /// no contact with it.
     TooOld {
         /// Address of the node.
         peer: NodeAddr,
