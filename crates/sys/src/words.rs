@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, SealFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, SealFlags};
 use rustix::io::Errno;
 
 use crate::OsError;
@@ -27,6 +27,17 @@ fn open(path: &Path, create: bool) -> std::io::Result<File> {
     options.read(true).write(true).create(create).mode(0o600);
     options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
     options.open(path)
+}
+
+/// Makes a file of `before` bytes one of `len` bytes, for all of which there is room: where a page cannot be stored, an access
+/// to it raises SIGBUS.
+fn reserve(file: &File, before: u64, len: u64) -> std::io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len) {
+        // A file system that cannot promise room.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) if before < len => file.set_len(len),
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Removes a file of words ([`SharedWords::in_file`]) unless a process has it mapped.
@@ -112,15 +123,19 @@ impl SharedWords {
                 std::thread::sleep(PAUSE);
                 continue;
             }
+            let len = bytes(words) as u64;
             match file.metadata().map_err(failed("fstat"))? {
                 about if about.nlink() == 0 => continue,
                 // Another process may do the same at this moment.
-                about if about.len() == 0 => {
-                    file.set_len(bytes(words) as u64).map_err(failed("ftruncate"))?;
+                about if about.len() == 0 || about.len() == len => {
+                    if let Err(error) = reserve(&file, about.len(), len) {
+                        drop(file);
+                        remove_unused(path);
+                        return Err(failed("fallocate")(error));
+                    }
                 }
-                about if about.len() == bytes(words) as u64 => {}
                 about => {
-                    let why = format!("it has {} bytes instead of {}", about.len(), bytes(words));
+                    let why = format!("it has {} bytes instead of {len}", about.len());
                     return Err(failed("cannot use")(std::io::Error::other(why)));
                 }
             }
@@ -203,6 +218,18 @@ mod tests {
         theirs.word(2).store(7, Ordering::Release);
         assert_eq!(mine.word(2).load(Ordering::Acquire), 7);
         assert!(SharedWords::open(&fd, 3 * 4096).is_err(), "another size");
+    }
+
+    #[test]
+    fn every_word_in_a_file_has_its_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("words");
+        // As a process leaves it that is killed after it has made the file.
+        open(&path, true).unwrap().set_len(bytes(600) as u64).unwrap();
+        let words = SharedWords::in_file(&path, 600).unwrap();
+        let about = std::fs::metadata(&path).unwrap();
+        assert!(about.blocks() * 512 >= bytes(600) as u64, "{} blocks", about.blocks());
+        assert_eq!(words.word(599).load(Ordering::Acquire), 0);
     }
 
     #[test]
