@@ -84,7 +84,7 @@ impl Connecting {
     }
 
     /// Waits until the other program has accepted the connection, which has these `ends` (own, peer), and returns the end of
-    /// the UNIX stream. `place` holds a number for it, and is closed before.
+    /// the UNIX stream. `place` holds a number for it, and is closed when it is there.
     ///
     /// # Errors
     /// Why the connection is not moved.
@@ -104,9 +104,9 @@ impl Connecting {
         }
         let until = Instant::now() + patience(if is_nonblocking { HASTE } else { PATIENCE });
         let Self { note, mailbox } = self;
-        drop(place);
+        let mut place = place;
         // TCP does not wake this: the other program's end is seen at the deadline at the latest.
-        let end = receive(&mailbox, note.secret, until);
+        let end = receive(&mailbox, note.secret, until, &mut place);
         let decision = Instant::now() + patience(DECISION);
         while end.is_some() && !offer.is_agreed() && Instant::now() < decision {
             std::thread::yield_now();
@@ -119,7 +119,7 @@ impl Connecting {
         }
         offer.judge(true);
         // It may have decided at the last moment.
-        let end = end.or_else(|| receive(&mailbox, note.secret, until + DECISION));
+        let end = end.or_else(|| receive(&mailbox, note.secret, until + DECISION, &mut place));
         end.ok_or_else(|| {
             // Another thread has taken the last descriptor, or the other program was killed.
             socket::shutdown_send(&socket);
@@ -130,10 +130,23 @@ impl Connecting {
 }
 
 /// Accepts the UNIX stream that the other program connects, by its secret; any other one is closed. `None` if it does not come
-/// in time.
-fn receive(mailbox: &OwnedFd, secret: u64, until: Instant) -> Option<OwnedFd> {
+/// in time. `place` gives up its number for it, not before it is there, because other threads may take every number that is
+/// free; if one has taken this one, it may return it.
+fn receive(
+    mailbox: &OwnedFd,
+    secret: u64,
+    until: Instant,
+    place: &mut Option<OwnedFd>,
+) -> Option<OwnedFd> {
     while wait_ready(mailbox, Interest::Readable, Some(until)) == Ok(true) {
-        let end = twin::accept_now(mailbox).ok()?;
+        drop(place.take());
+        let end = match twin::accept_now(mailbox) {
+            Err(Errno::MFILE) if Instant::now() < until => {
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+            outcome => outcome.ok()?,
+        };
         let name = socket::peer_address(&end).ok().and_then(|a| socket::abstract_name(&a));
         let shown = name.and_then(|name| Connection::of(&name)).map(|(_, secret)| secret);
         if shown == Some(secret) && is_of_this_user(&end) {
