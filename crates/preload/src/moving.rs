@@ -1,5 +1,7 @@
 //! Moves a new connection: what the connecting and the accepting program's library do before the programs see it.
 
+use std::cell::LazyCell;
+use std::collections::HashMap;
 use std::ffi::c_int;
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -280,9 +282,36 @@ pub(crate) fn accepted(fd: c_int, port: u16, is_nonblocking: bool, is_shaped: bo
     }
 }
 
-/// Registers a descriptor that this process did not move itself, if it is an end of a pair: inherited across exec, or received
-/// from another process.
-pub(crate) fn adopt(fd: c_int) {
+/// Registers the descriptors that the process has inherited across exec.
+pub(crate) fn adopt_inherited() {
+    let all = ffi::open_descriptors();
+    // Their TCP connections may have come along.
+    let asides = LazyCell::new(|| -> HashMap<_, _> {
+        let from = replacing::places().map_or(c_int::MAX, |places| places.start);
+        let high = all.iter().filter(|at| **at >= from);
+        let sockets = high.filter_map(|at| ffi::borrow(*at).map(|socket| (*at, socket)));
+        let tcp = sockets.filter(|(_, socket)| twin::is_tcp(socket));
+        tcp.filter_map(|(at, socket)| Some((twin::ends(socket)?, at))).collect()
+    });
+    for fd in &all {
+        adopt(*fd, |ends, _| asides.get(&ends).copied());
+        listens(*fd);
+    }
+}
+
+/// Registers a descriptor that the process has received from another one. It may be a copy of one that this process has.
+pub(crate) fn adopt_received(fd: c_int) {
+    adopt(fd, |ends, inode| {
+        let mut known = table::of_kind(Kind::Moved, 0, c_int::MAX);
+        let (_, copied) = known.find(|(_, other)| other.aside().is_some() && other.is_of(inode))?;
+        let aside = copied.aside()?;
+        (ffi::borrow(aside).and_then(twin::ends) == Some(ends)).then_some(aside)
+    });
+}
+
+/// Registers a descriptor that this process did not move itself, if it is an end of a pair. `find_aside` is passed the addresses
+/// of its TCP connection and its inode.
+fn adopt(fd: c_int, find_aside: impl FnOnce((SocketAddr, SocketAddr), u64) -> Option<c_int>) {
     let Some(socket) = ffi::borrow(fd) else { return };
     if table::get(fd).kind() == Kind::Moved {
         return;
@@ -291,20 +320,17 @@ pub(crate) fn adopt(fd: c_int) {
         return spin::note(fd);
     }
     let Some((connection, flags)) = connection_of(socket) else { return spin::note(fd) };
-    // The TCP connection may have come along.
     let (own, peer) = connection.seen_from(flags & ACCEPTED != 0);
-    let ends = (twin::plain(own), twin::plain(peer));
-    let aside = replacing::above().and_then(|from| {
-        let all = ffi::open_descriptors().into_iter().filter(|at| *at >= from);
-        all.filter_map(|at| ffi::borrow(at).map(|socket| (at, socket)))
-            .find(|(_, socket)| twin::is_tcp(socket) && twin::ends(socket) == Some(ends))
-    });
-    let number = aside.map_or(0, |(at, _)| {
-        table::put(at, Entry::new(Kind::Aside, 0, 0, 0));
+    let inode = twin::inode(socket);
+    let aside = find_aside((twin::plain(own), twin::plain(peer)), inode);
+    let number = aside.map_or(0, |at| {
+        if table::get(at).kind() != Kind::Aside {
+            table::put(at, Entry::new(Kind::Aside, 0, 0, 0));
+        }
         at.unsigned_abs() + 1
     });
     // Another copy may have been adopted before.
-    table::put(fd, Entry::new(Kind::Moved, flags | COPIED, number, twin::inode(socket)));
+    table::put(fd, Entry::new(Kind::Moved, flags | COPIED, number, inode));
     spin::see();
 }
 

@@ -1,7 +1,8 @@
 //! Replaces a TCP socket by an end of a stream: when that is possible, and how.
 
 use std::ffi::c_int;
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use crossway_run::reason::{self, Reason};
 use crossway_sys::proc;
@@ -10,21 +11,29 @@ use crossway_sys::socket::twin;
 use crate::table::{self, ACCEPTED, CARRIED, COPIED, Entry, Kind, SPECIAL, UNKNOWN_WATCH, WATCHED};
 use crate::{ffi, process, spin, watch};
 
-/// The lowest number for asides: high enough that programs do not meet them, and within the limit
-/// of descriptors, of which the program keeps three quarters. `None` if the limit is low, because a
-/// program may need all of it.
-pub(crate) fn above() -> Option<c_int> {
-    match proc::descriptor_limit() {
-        ..1024 => None,
-        limit @ ..16_384 => c_int::try_from(limit / 4 * 3).ok(),
-        _ => Some(8192),
-    }
+/// The numbers for asides: high enough that programs do not meet them, and a quarter of the limit of descriptors, of which the
+/// program keeps the rest. `None` if the limit is low, because a program may need all of it.
+fn places_within(limit: usize) -> Option<Range<c_int>> {
+    let from = match limit {
+        ..1024 => return None,
+        1024..16_384 => limit / 4 * 3,
+        _ => 8192,
+    };
+    Some(c_int::try_from(from).ok()?..c_int::try_from(from + limit / 4).unwrap_or(c_int::MAX))
+}
+
+/// The numbers for asides of this process.
+pub(crate) fn places() -> Option<Range<c_int>> {
+    places_within(proc::descriptor_limit())
 }
 
 /// A copy of a socket at a number for asides.
 pub(crate) fn copy(socket: impl AsFd) -> Result<OwnedFd, Reason> {
-    let from = above().ok_or("the limit of descriptors is below 1,024")?;
-    twin::copy_above(socket, from, true).map_err(|_| "no descriptor is free")
+    let places = places().ok_or("the limit of descriptors is below 1,024")?;
+    let copy = twin::copy_above(socket, places.start, true);
+    copy.ok()
+        .filter(|copy| places.contains(&copy.as_raw_fd()))
+        .ok_or("no descriptor is free, or a quarter of them is used for moved connections")
 }
 
 /// A socket that is about to be connected, and can be replaced.
@@ -124,4 +133,23 @@ pub(crate) fn put(fd: c_int, old: Entry, end: OwnedFd, aside: OwnedFd, place: Pl
 /// The time, in milliseconds since some point in the past.
 pub(crate) fn now_ms() -> u64 {
     crossway_sys::clock::monotonic_ns() / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_keeps_three_quarters_of_its_descriptors() {
+        assert_eq!(places_within(1023), None);
+        for (limit, places) in [
+            (1024, 768..1024),
+            (16_383, 12_285..16_380),
+            (16_384, 8192..12_288),
+            (20_000, 8192..13_192),
+            (usize::MAX, 8192..c_int::MAX),
+        ] {
+            assert_eq!(places_within(limit), Some(places), "{limit}");
+        }
+    }
 }

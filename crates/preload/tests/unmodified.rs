@@ -185,13 +185,28 @@ fn many_connections_have_names_of_their_own() {
     }
 }
 
+/// A command that writes the system calls of a program to the site's file `calls`; `None` without strace.
+fn strace(site: &Site, options: &[&str]) -> Option<Command> {
+    if !Command::new("strace").args(["-f", "true"]).output().is_ok_and(|o| o.status.success()) {
+        eprintln!("SKIP system calls: needs strace; sudo apt-get install strace");
+        return None;
+    }
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq"]).args(options).arg("-o").arg(site.at("calls"));
+    Some(command)
+}
+
+/// Lets strace run a command.
+fn traced(mut strace: Command, command: &Command) -> Command {
+    strace.arg(command.get_program()).args(command.get_args());
+    strace.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    strace
+}
+
 #[test]
 fn calls_on_a_connection_that_stays_cost_nothing() {
     let Some(site) = Site::new() else { return };
-    if !Command::new("strace").args(["-f", "true"]).output().is_ok_and(|o| o.status.success()) {
-        eprintln!(
-            "SKIP calls on a connection that stays: needs strace; sudo apt-get install strace"
-        );
+    if strace(&site, &[]).is_none() {
         return;
     }
     // Listens without the library, so the connection cannot be moved.
@@ -199,10 +214,7 @@ fn calls_on_a_connection_that_stays_cost_nothing() {
     let port = listener.local_addr().unwrap().port().to_string();
     let calls = |with_library| {
         let changes = site.python("reliability.py", &["changes", &port, "1000"], with_library);
-        let mut command = Command::new("strace");
-        command.args(["-f", "-qq", "-o"]).arg(site.at("calls")).arg(changes.get_program());
-        command.args(changes.get_args());
-        command.envs(changes.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let mut command = traced(strace(&site, &[]).unwrap(), &changes);
         assert_eq!(text(command.output().unwrap()), "1000 changes\n");
         fs::read_to_string(site.at("calls")).unwrap().lines().count()
     };
@@ -216,6 +228,53 @@ fn a_program_may_use_all_of_its_few_descriptors() {
     let plain = text(site.python("reliability.py", &["poor"], false).output().unwrap());
     assert_eq!(site.prints("reliability.py", &["poor"]), plain);
     assert!(site.explained(true).is_empty());
+}
+
+#[test]
+fn a_connection_survives_threads_that_take_every_free_descriptor() {
+    let Some(site) = Site::new() else { return };
+    assert_eq!(site.prints("reliability.py", &["crowded", "2500"]), "2500 connections, 0 wrong\n");
+    assert!(!site.explained(true).is_empty(), "{:?}", site.explained(false));
+}
+
+#[test]
+fn where_the_table_has_no_room_connections_stay_with_tcp() {
+    let Some(site) = Site::new() else { return };
+    if !is_root("a full runtime folder") {
+        return;
+    }
+    let many = site.python("reliability.py", &["many", "10"], true);
+    let mut command = Command::new("unshare");
+    // The programs' memory would be behind a table whose pages cannot be stored.
+    let fill = "mount -t tmpfs -o size=16k,mode=700 none $0 || exit; head -c 16384 /dev/zero >$0/fill || exit; \
+        XDG_RUNTIME_DIR=$0 exec \"$@\"";
+    let full = site.at("full");
+    fs::create_dir(&full).unwrap();
+    command.args(["-m", "sh", "-c", fill]).arg(&full).arg("env");
+    for (name, value) in many.get_envs().filter_map(|(name, value)| Some((name, value?))) {
+        if name != "XDG_RUNTIME_DIR" {
+            let mut set = name.to_owned();
+            set.push("=");
+            set.push(value);
+            command.arg(set);
+        }
+    }
+    command.arg(many.get_program()).args(many.get_args());
+    assert_eq!(text(command.output().unwrap()), "10 of 10 10 0\n");
+    assert!(site.explained(true).is_empty());
+}
+
+#[test]
+fn a_program_that_inherits_connections_asks_for_the_names_of_each_once() {
+    let Some(site) = Site::new() else { return };
+    let number = 100;
+    let Some(calls) = strace(&site, &["-e", "trace=getpeername"]) else { return };
+    let inherits = site.python("reliability.py", &["inherited", &number.to_string()], true);
+    let said = text(traced(calls, &inherits).output().unwrap());
+    assert_eq!(said, format!("started\n{number} connections\n"));
+    assert_eq!(site.explained(true).len(), 2 * number);
+    let calls = fs::read_to_string(site.at("calls")).unwrap().lines().count();
+    assert!(calls < 20 * number, "{calls} calls");
 }
 
 #[test]

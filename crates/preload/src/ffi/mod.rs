@@ -22,10 +22,7 @@ extern "C" fn start() {
     crate::moving::prepare();
     crate::spin::prepare();
     let _ = crate::process::owns_memory();
-    for fd in open_descriptors() {
-        crate::moving::adopt(fd);
-        crate::moving::listens(fd);
-    }
+    crate::moving::adopt_inherited();
     crate::via::stay();
     // SAFETY: functions that may run at any fork: they take no lock and allocate nothing.
     unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_child)) };

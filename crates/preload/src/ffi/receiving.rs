@@ -262,7 +262,7 @@ unsafe fn adopt_received(message: &msghdr) {
                     if table::get(fd) != Entry::OTHER {
                         table::put(fd, Entry::OTHER);
                     }
-                    moving::adopt(fd);
+                    moving::adopt_received(fd);
                 }
             }
             header = libc::CMSG_NXTHDR(message, part);

@@ -115,6 +115,77 @@ def poor():
     print(f"{len(conns)} descriptors")
 
 
+def crowded(times):
+    """Other threads take every descriptor that is free, while this one connects: where there is one for the socket, there is a
+    connection."""
+    listener = listening()
+    server = os.fork()
+    if server == 0:
+        while True:
+            conn, _ = listener.accept()
+            try:
+                conn.sendall(conn.recv(100).upper())
+                conn.recv(100)
+            except ConnectionResetError:
+                pass
+            conn.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1100, 1100))
+    done = threading.Event()
+
+    def take():
+        while not done.is_set():
+            taken = []
+            try:
+                while True:
+                    taken.append(os.open("/dev/null", os.O_RDONLY))
+            except OSError:
+                pass
+            for _ in range(40):
+                try:
+                    taken.append(os.open("/dev/null", os.O_RDONLY))
+                except OSError:
+                    pass
+            for fd in taken:
+                os.close(fd)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    made = wrong = 0
+    while made < times:
+        try:
+            conn = socket.socket()
+        except OSError:
+            continue
+        made += 1
+        try:
+            conn.connect(listener.getsockname())
+            conn.sendall(b"hello")
+            wrong += conn.recv(100) != b"HELLO"
+        except OSError:
+            wrong += 1
+        conn.close()
+    done.set()
+    thread.join()
+    print(f"{times} connections, {wrong} wrong")
+    os.kill(server, signal.SIGKILL)
+    os.waitpid(server, 0)
+
+
+def inherited(number):
+    """Starts a program that inherits many connections."""
+    listener = listening()
+    started, starts = os.pipe()
+    if os.fork() == 0:
+        os.write(starts, b"!")
+        for _ in range(number):
+            os.set_inheritable(listener.accept()[0].detach(), True)
+        os.execv(sys.executable, [sys.executable, "-c", "print('started')"])
+    os.read(started, 1)
+    conns = [socket.create_connection(listener.getsockname()) for _ in range(number)]
+    os.wait()
+    print(len(conns), "connections")
+
+
 def storm():
     """Forks all the time while connections are made by several threads' worth of children."""
     listener = listening()
