@@ -180,6 +180,17 @@ pub(crate) fn mark(fd: c_int, flags: u8) {
     }
 }
 
+/// Adds flags to the entry of a moved descriptor, and to those of its copies.
+pub(crate) fn mark_all(fd: c_int, flags: u8) {
+    let entry = get(fd);
+    mark(fd, flags);
+    if entry.has(COPIED) {
+        of_kind(Kind::Moved, 0, c_int::MAX)
+            .filter(|(_, other)| other.0 >> 40 == entry.0 >> 40)
+            .for_each(|(copy, _)| mark(copy, flags));
+    }
+}
+
 /// The descriptors from `first` to `last`, both included, that have an entry of this kind.
 pub(crate) fn of_kind(
     kind: Kind,

@@ -220,7 +220,7 @@ unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
         return -1;
     }
     if matches!(how, libc::SHUT_WR | libc::SHUT_RDWR) {
-        table::mark(fd, ENDED);
+        table::mark_all(fd, ENDED);
     }
     // The stream first: what the peer finds at its end, it may compare with the TCP connection.
     // SAFETY: integers.

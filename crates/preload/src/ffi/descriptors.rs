@@ -100,10 +100,15 @@ pub(super) fn copied(old: c_int, real: impl FnOnce() -> c_int) -> c_int {
 
 /// Notes that `new` has become a copy of `old`. Returns `new`.
 fn became(old: c_int, new: c_int) -> c_int {
-    if new < 0 || old == new || !owns_memory() {
+    if new < 0 || old == new {
         return new;
     }
     let entry = table::get(old);
+    if !owns_memory() {
+        // The program that a child of vfork is about to start gets the copy.
+        keep_aside(entry, new);
+        return new;
+    }
     match entry.kind() {
         Kind::Aside | Kind::Connecting => {
             table::put(new, Entry::OTHER);
@@ -116,15 +121,34 @@ fn became(old: c_int, new: c_int) -> c_int {
         _ => {
             table::mark(old, COPIED);
             table::put(new, entry.with(COPIED));
-            // A copy that exec does not close keeps the TCP connection, too.
-            if let (Some(aside), Some(new)) = (entry.aside().and_then(borrow), borrow(new))
-                && !twin::closes_on_exec(new)
-            {
-                twin::set_close_on_exec(aside, false);
-            }
+            keep_aside(entry, new);
         }
     }
     new
+}
+
+/// Notes that exec will close a descriptor, or no longer: the same holds for its aside, unless a copy survives.
+pub(super) fn closes_on_exec_now(fd: c_int) {
+    let entry = table::get(fd);
+    let (Some(aside), Some(at)) = (entry.aside(), borrow(fd)) else { return };
+    let keeps = |at| !twin::closes_on_exec(at);
+    let survives = keeps(at)
+        || (entry.has(COPIED)
+            && table::of_kind(Kind::Moved, 0, c_int::MAX)
+                .filter(|(_, other)| other.aside() == Some(aside))
+                .any(|(copy, _)| borrow(copy).is_some_and(keeps)));
+    if let Some(aside) = borrow(aside) {
+        twin::set_close_on_exec(aside, !survives);
+    }
+}
+
+/// Lets exec keep the aside of an entry if it keeps a copy of the descriptor.
+fn keep_aside(entry: Entry, copy: c_int) {
+    if let (Some(aside), Some(copy)) = (entry.aside().and_then(borrow), borrow(copy))
+        && !twin::closes_on_exec(copy)
+    {
+        twin::set_close_on_exec(aside, false);
+    }
 }
 
 /// Moves an aside to another number, because the program wants this one.
@@ -158,12 +182,16 @@ pub(super) unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     forget(fd, || unsafe { real::close(fd) })
 }
 
+/// A bound of close_range as the number of a descriptor.
+fn number(bound: c_uint) -> c_int {
+    c_int::try_from(bound).unwrap_or(c_int::MAX)
+}
+
 /// Flag of close_range(2): only set close-on-exec (linux/close_range.h).
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    let number = |n: c_uint| c_int::try_from(n).unwrap_or(c_int::MAX);
     if flags & CLOSE_RANGE_CLOEXEC == 0 && first <= last {
         let known: Vec<c_int> = table::known(number(first), number(last))
             .filter(|(_, entry)| !matches!(entry.kind(), Kind::Aside | Kind::Connecting))
@@ -171,7 +199,16 @@ unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_in
             .collect();
         known.into_iter().for_each(|fd| forget(fd, || ()));
     }
-    // The asides that descriptors outside of the range stand for survive.
+    let outcome = close_visible(first, last, flags);
+    if flags & CLOSE_RANGE_CLOEXEC != 0 && outcome == 0 {
+        table::of_kind(Kind::Moved, number(first), number(last))
+            .for_each(|(fd, _)| closes_on_exec_now(fd));
+    }
+    outcome
+}
+
+/// Calls close_range on all but asides: those that descriptors outside of the range stand for survive.
+fn close_visible(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let mut from = first;
     let hidden = table::of_kind(Kind::Aside, number(first), number(last)).map(|(fd, _)| fd);
     for aside in hidden.filter(|fd| is_hidden(*fd)).map(c_int::unsigned_abs) {

@@ -7,9 +7,9 @@ use crossway_sys::socket::twin;
 use libc::socklen_t;
 
 use super::calls::{moved, on_tcp, refused};
-use super::descriptors::copied;
+use super::descriptors::{closes_on_exec_now, copied};
 use super::{borrow, real};
-use crate::table::{self, SHAPED, SPECIAL};
+use crate::table::{self, Entry, RESET, SHAPED, SPECIAL};
 
 /// From linux/tcp.h and asm-generic/socket.h, where the libc crate lacks them.
 const TCP_REPAIR: c_int = 19;
@@ -95,11 +95,19 @@ unsafe extern "C-unwind" fn getsockopt(
     let get = |fd| unsafe { real::getsockopt(fd, level, name, value, len) };
     let Some(entry) = moved(fd) else { return get(fd) };
     if level == libc::SOL_SOCKET && name == libc::SO_ERROR {
-        let outcome = get(fd);
         // SAFETY: the call has succeeded, so both pointers are valid; an int may have been cut short by the program.
-        let has_none = outcome == 0
-            && unsafe { *len as usize == size_of::<c_int>() && value.cast::<c_int>().read() == 0 };
-        return if has_none && entry.aside().is_some() { on_tcp(entry, get) } else { outcome };
+        let said = |outcome: c_int| unsafe {
+            let is_whole = outcome == 0 && *len as usize == size_of::<c_int>();
+            is_whole.then(|| value.cast::<c_int>().read_unaligned())
+        };
+        let mut outcome = get(fd);
+        if said(outcome) == Some(0) && entry.aside().is_some() {
+            outcome = on_tcp(entry, get);
+        }
+        if said(outcome) == Some(libc::ECONNRESET) {
+            table::mark_all(fd, RESET);
+        }
+        return outcome;
     }
     on_tcp(entry, get)
 }
@@ -108,36 +116,26 @@ unsafe extern "C-unwind" fn getsockopt(
 unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     /// The request of SIOCOUTQNSD (linux/sockios.h).
     const SIOCOUTQNSD: c_ulong = 0x894b;
-    let mut at = fd;
-    if let Some(entry) = table::moved(fd) {
-        match request {
-            // What the peer has not acknowledged: as on a TCP connection within a host, nothing.
-            libc::TIOCOUTQ | SIOCOUTQNSD => {
-                at = moved(fd).and_then(|entry| entry.aside()).unwrap_or(fd);
-            }
-            libc::FIOCLEX | libc::FIONCLEX => {
-                if let Some(aside) = entry.aside().and_then(borrow) {
-                    twin::set_close_on_exec(aside, request == libc::FIOCLEX);
-                }
-            }
-            _ => {}
-        }
-    }
+    // What the peer has not acknowledged: as on a TCP connection within a host, nothing.
+    let asks_tcp = matches!(request, libc::TIOCOUTQ | SIOCOUTQNSD);
+    let aside = if asks_tcp { moved(fd).and_then(Entry::aside) } else { None };
+    let at = aside.unwrap_or(fd);
     // SAFETY: guaranteed by the caller.
-    unsafe { real::ioctl(at, request, argument) }
+    let outcome = unsafe { real::ioctl(at, request, argument) };
+    if matches!(request, libc::FIOCLEX | libc::FIONCLEX) && outcome == 0 {
+        closes_on_exec_now(fd);
+    }
+    outcome
 }
 
 /// Calls fcntl as `real`, with what it does beyond the call itself.
-fn controlled(fd: c_int, command: c_int, argument: c_long, real: impl FnOnce() -> c_int) -> c_int {
+fn controlled(fd: c_int, command: c_int, real: impl FnOnce() -> c_int) -> c_int {
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
         return copied(fd, real);
     }
     let outcome = real();
-    if command == libc::F_SETFD
-        && outcome >= 0
-        && let Some(aside) = table::get(fd).aside().and_then(borrow)
-    {
-        twin::set_close_on_exec(aside, argument & c_long::from(libc::FD_CLOEXEC) != 0);
+    if command == libc::F_SETFD && outcome >= 0 {
+        closes_on_exec_now(fd);
     }
     outcome
 }
@@ -153,7 +151,7 @@ macro_rules! controls {
             ) -> c_int {
                 // SAFETY: guaranteed by the caller; a pointer argument is as wide as a long.
                 let real = || unsafe { real::$name(fd, command, argument) };
-                controlled(fd, command, argument, real)
+                controlled(fd, command, real)
             }
         )*
     };

@@ -8,6 +8,7 @@ use crossway_sys::real::{errno, set_errno};
 use crossway_sys::socket::twin;
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
+use super::sending::len_of;
 use super::waiting::awaiting_bytes;
 use super::{borrow, real};
 use crate::table::{self, CARRIED, Entry, RESET};
@@ -20,7 +21,7 @@ fn at_end(fd: c_int, entry: Entry) -> ssize_t {
     if aside
         .is_some_and(|aside| twin::was_reset(aside) || entry.has(CARRIED) && via::is_broken(aside))
     {
-        table::mark(fd, RESET);
+        table::mark_all(fd, RESET);
         set_errno(libc::ECONNRESET);
         return -1;
     }
@@ -32,7 +33,7 @@ fn received(fd: c_int, wanted: size_t, outcome: ssize_t) -> ssize_t {
     match table::moved(fd) {
         Some(entry) if outcome == 0 && wanted > 0 => at_end(fd, entry),
         Some(_) if outcome < 0 && errno() == libc::ECONNRESET => {
-            table::mark(fd, RESET);
+            table::mark_all(fd, RESET);
             outcome
         }
         _ => outcome,
@@ -75,19 +76,26 @@ receives! {
 unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: guaranteed by the caller.
     let sleep = || unsafe { real::readv(fd, parts, count) };
-    let look = || {
-        // SAFETY: a structure of zeros is a message without parts; as above.
-        unsafe {
-            let mut message: msghdr = std::mem::zeroed();
-            message.msg_iov = parts.cast_mut();
-            message.msg_iovlen = count as _;
-            real::recvmsg(fd, &mut message, libc::MSG_DONTWAIT)
-        }
-    };
+    // SAFETY: as above.
+    let look = || unsafe { real::recvmsg(fd, &mut message_of(parts, count), libc::MSG_DONTWAIT) };
     // The kernel refuses other counts, with another error than for a message.
     let is_valid = (1..=libc::UIO_MAXIOV).contains(&count);
     let outcome = awaiting_bytes(fd, if is_valid { 0 } else { libc::MSG_DONTWAIT }, look, sleep);
-    if outcome <= 0 { received(fd, 1, outcome) } else { outcome }
+    if outcome > 0 || table::moved(fd).is_none() {
+        return outcome;
+    }
+    let has_parts = outcome == 0 && is_valid;
+    // SAFETY: the kernel has read the parts.
+    received(fd, if has_parts { unsafe { len_of(&message_of(parts, count)) } } else { 0 }, outcome)
+}
+
+/// A message without a name and control data that consists of these parts.
+fn message_of(parts: *const iovec, count: c_int) -> msghdr {
+    // SAFETY: a structure of zeros is a message without parts.
+    let mut message: msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.cast_mut();
+    message.msg_iovlen = count as _;
+    message
 }
 
 /// Flags of which UNIX streams make something else than TCP does.
@@ -112,11 +120,24 @@ unsafe fn receive_different(
         return unsafe { real::recv(aside, bytes, len, flags | libc::MSG_DONTWAIT) };
     }
     let mut discarded = [0_u8; 16_384];
-    let len = len.min(discarded.len());
-    let (to, flags) = (discarded.as_mut_ptr().cast(), flags & !libc::MSG_TRUNC);
-    // SAFETY: the buffer has that room.
-    let outcome = unsafe { real::recv(fd, to, len, flags) };
-    if outcome == 0 && len > 0 { at_end(fd, entry) } else { outcome }
+    let mut flags = flags & !libc::MSG_TRUNC;
+    let mut done = 0;
+    loop {
+        let room = (len - done).min(discarded.len());
+        // SAFETY: the buffer has that room.
+        let outcome = unsafe { real::recv(fd, discarded.as_mut_ptr().cast(), room, flags) };
+        if outcome <= 0 && done == 0 {
+            return if outcome == 0 && len > 0 { at_end(fd, entry) } else { outcome };
+        }
+        done += outcome.max(0).unsigned_abs();
+        // What is peeked at stays.
+        if outcome <= 0 || done == len || flags & libc::MSG_PEEK != 0 {
+            return done.cast_signed();
+        }
+        if flags & libc::MSG_WAITALL == 0 {
+            flags |= libc::MSG_DONTWAIT;
+        }
+    }
 }
 
 /// With both flags, TCP waits until as many bytes are there; a UNIX stream returns those that are.
@@ -291,10 +312,9 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
         plain.msg_name = std::ptr::null_mut();
         plain.msg_namelen = 0;
         let outcome = if flags & DIFFERENT != 0 {
-            let first = plain.msg_iov.as_ref();
-            let (bytes, len) = first.map_or((std::ptr::null_mut(), 0), |p| (p.iov_base, p.iov_len));
+            let bytes = plain.msg_iov.as_ref().map_or(std::ptr::null_mut(), |part| part.iov_base);
             plain.msg_controllen = 0;
-            receive_different(fd, entry, bytes, len, flags)
+            receive_different(fd, entry, bytes, len_of(&plain), flags)
         } else {
             let plain = &raw mut plain;
             let receive = |more| real::recvmsg(fd, plain, flags | more);
@@ -306,8 +326,7 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
         (*message).msg_namelen = 0;
         (*message).msg_controllen = plain.msg_controllen;
         (*message).msg_flags = plain.msg_flags;
-        let wanted = plain.msg_iov.as_ref().map_or(0, |part| part.iov_len);
-        if outcome == 0 && wanted > 0 { at_end(fd, entry) } else { outcome }
+        if outcome == 0 && len_of(&plain) > 0 { at_end(fd, entry) } else { outcome }
     }
 }
 

@@ -21,19 +21,33 @@ enum Verdict {
     Accepted,
 }
 
-fn judge(fd: c_int, entry: Entry) -> Verdict {
-    if errno() != libc::EPIPE {
-        return Verdict::Failed;
+/// Judges a send of `len` bytes that has failed.
+#[cold]
+fn judge(fd: c_int, entry: Entry, len: usize) -> Verdict {
+    match errno() {
+        libc::EPIPE => {}
+        libc::ECONNRESET => {
+            // The peer has closed while this end waited for room.
+            table::mark_all(fd, RESET);
+            return Verdict::Failed;
+        }
+        _ => return Verdict::Failed,
     }
     let Some(socket) = borrow(fd) else { return Verdict::Failed };
     if entry.has(ENDED) {
         return Verdict::Signalled;
     }
-    // The peer has closed without reading everything: TCP reports the reset once, without a signal.
-    if twin::pending_error(socket) == Some(Errno::CONNRESET) {
-        table::mark(fd, RESET);
+    let aside = entry.aside().and_then(borrow);
+    // The peer has closed without reading everything, or asked for a reset: TCP reports it once, without a signal.
+    if twin::pending_error(socket) == Some(Errno::CONNRESET) || aside.is_some_and(twin::was_reset) {
+        table::mark_all(fd, RESET);
         set_errno(libc::ECONNRESET);
         return Verdict::Failed;
+    }
+    // Another process, or another program before this one, may have shut down sending.
+    if aside.is_some_and(twin::has_ended) {
+        table::mark_all(fd, ENDED);
+        return Verdict::Signalled;
     }
     let mut wanted = libc::pollfd { fd, events: 0, revents: 0 };
     // SAFETY: one structure, which outlives the call.
@@ -44,8 +58,9 @@ fn judge(fd: c_int, entry: Entry) -> Verdict {
         return Verdict::Signalled;
     }
     // A peer that has only shut down receiving is sent to for ever.
-    if has_closed {
-        table::mark(fd, RESET);
+    // Without a byte, TCP does not learn that the peer has closed.
+    if has_closed && len > 0 {
+        table::mark_all(fd, RESET);
     }
     Verdict::Accepted
 }
@@ -69,7 +84,7 @@ fn send_moved(
         table::replace(fd, entry, Entry::OTHER);
         return loudly();
     }
-    match judge(fd, entry) {
+    match judge(fd, entry, len) {
         Verdict::Failed => outcome,
         Verdict::Signalled => loudly(),
         Verdict::Accepted => {
@@ -137,8 +152,11 @@ fn failed_len(outcome: ssize_t, message: &msghdr) -> usize {
 /// The number of bytes in a message.
 ///
 /// # Safety
-/// The parts of the message are readable.
-unsafe fn len_of(message: &msghdr) -> usize {
+/// The parts of the message are readable, if it has any.
+pub(super) unsafe fn len_of(message: &msghdr) -> usize {
+    if message.msg_iovlen == 0 {
+        return 0;
+    }
     // SAFETY: guaranteed by the caller.
     let parts = unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) };
     parts.iter().map(|part| part.iov_len).sum()

@@ -200,13 +200,20 @@ unsafe extern "C-unwind" fn ppoll(
     // SAFETY: guaranteed by the caller.
     unsafe {
         if spin::may_look()
-            && let Some(fd) = connection(fds, count)
-            && let Ok(limit) = of_timespec(limit)
+            && let Ok(whole) = of_timespec(limit)
         {
-            return awaited(fd, limit, |left, held| {
-                let mask = if mask.is_null() { held } else { mask };
-                with_timespec(left, |left| real::ppoll(fds, count, left, mask))
-            });
+            // The kernel reads the structures first, and refuses a bad pointer.
+            let ready =
+                with_timespec(Some(Duration::ZERO), |now| real::ppoll(fds, count, now, mask));
+            if ready != 0 || whole.is_some_and(|whole| whole.is_zero()) {
+                return ready;
+            }
+            if let Some(fd) = connection(fds, count) {
+                return awaited_again(fd, whole, |left, held| {
+                    let mask = if mask.is_null() { held } else { mask };
+                    with_timespec(left, |left| real::ppoll(fds, count, left, mask))
+                });
+            }
         }
         real::ppoll(fds, count, limit, mask)
     }

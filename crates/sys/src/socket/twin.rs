@@ -16,6 +16,8 @@ use crate::error::last_errno;
 const SO_NETNS_COOKIE: libc::c_int = 71;
 /// The state of an established connection in struct tcp_info (linux/tcp.h).
 const TCP_ESTABLISHED: u8 = 1;
+/// The state of one that the peer has closed.
+const TCP_CLOSE_WAIT: u8 = 8;
 
 /// Reads an option as plain bytes.
 fn option<const LEN: usize>(fd: impl AsFd, level: i32, name: i32) -> Result<[u8; LEN], Errno> {
@@ -70,6 +72,13 @@ pub fn is_listening(fd: impl AsFd) -> bool {
 pub fn is_established(fd: impl AsFd) -> bool {
     // The state is the first byte of struct tcp_info.
     option::<1>(fd, libc::IPPROTO_TCP, libc::TCP_INFO) == Ok([TCP_ESTABLISHED])
+}
+
+/// Whether a TCP connection no longer takes bytes to send, because this end has shut down sending, in whichever process.
+pub fn has_ended(fd: impl AsFd) -> bool {
+    // All states but those of a connection, or of one that the peer alone has closed.
+    option::<1>(fd, libc::IPPROTO_TCP, libc::TCP_INFO)
+        .is_ok_and(|[state]| !matches!(state, TCP_ESTABLISHED | TCP_CLOSE_WAIT))
 }
 
 /// Whether the peer ended a TCP connection by a reset. Reports this once, like SO_ERROR.
