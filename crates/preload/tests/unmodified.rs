@@ -238,6 +238,14 @@ fn a_connection_survives_threads_that_take_every_free_descriptor() {
 }
 
 #[test]
+fn nothing_remains_of_connections_that_are_closed_past_the_library() {
+    let Some(site) = Site::new() else { return };
+    let plain = text(site.python("reliability.py", &["unseen", "50"], false).output().unwrap());
+    assert_eq!(site.prints("reliability.py", &["unseen", "50"]), plain);
+    assert_eq!(site.explained(true).len(), 2 * 50, "{:?}", site.explained(false));
+}
+
+#[test]
 fn where_the_table_has_no_room_connections_stay_with_tcp() {
     let Some(site) = Site::new() else { return };
     if !is_root("a full runtime folder") {

@@ -7,6 +7,7 @@ use crossway_sys::real::set_errno;
 use crossway_sys::socket::twin;
 use libc::{sockaddr, socklen_t};
 
+use super::descriptors::closed_unseen;
 use super::system::{borrow, give_address, internet_address, is_unspecified};
 use super::{options, real};
 use crate::table::{self, ACCEPTED, ENDED, Entry, Kind, RESET, SHAPED, UNKNOWN_WATCH, WATCHED};
@@ -20,7 +21,7 @@ pub(super) fn moved(fd: c_int) -> Option<Entry> {
     if borrow(fd).is_some_and(|socket| entry.is_of(twin::inode(socket))) {
         return Some(entry);
     }
-    table::replace(fd, entry, Entry::OTHER);
+    closed_unseen(fd, entry);
     None
 }
 
@@ -35,6 +36,9 @@ unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) 
         && kind & 0xf == libc::SOCK_STREAM
         && matches!(protocol, 0 | libc::IPPROTO_TCP);
     let stale = table::get(fd) != Entry::OTHER;
+    if stale {
+        closed_unseen(fd, table::get(fd));
+    }
     // A child of vfork must not replace what its parent knows. What it adds, its parent never asks for.
     if (is_tcp || stale) && (!stale || process::owns_memory()) {
         let fresh = Entry::new(Kind::Fresh, 0, process::forks(), 0);
@@ -84,6 +88,7 @@ unsafe extern "C-unwind" fn socketpair(
             // SAFETY: the call has written both.
             let fd = unsafe { pair.add(n).read_unaligned() };
             if table::get(fd) != Entry::OTHER {
+                closed_unseen(fd, table::get(fd));
                 table::put(fd, Entry::OTHER);
             }
             spin::note(fd);
@@ -110,6 +115,7 @@ fn accepted(listener: c_int, fd: c_int, flags: c_int) -> c_int {
     }
     let errno = crossway_sys::real::errno();
     if table::get(fd) != Entry::OTHER && process::owns_memory() {
+        closed_unseen(fd, table::get(fd));
         table::put(fd, Entry::OTHER);
     }
     let entry = table::get(listener);

@@ -53,26 +53,41 @@ fn closing<T>(fd: c_int, entry: Entry, close: impl FnOnce() -> T) -> T {
     // A moved descriptor remains known until it is closed: a thread that copies it waits for that, then.
     let left = if entry.kind() == Kind::Moved { entry.with_number(0) } else { Entry::OTHER };
     table::put(fd, left);
-    match entry.kind() {
-        Kind::Moved => leave(entry),
-        Kind::Listener => {
-            let mut others = table::of_kind(Kind::Listener, 0, c_int::MAX);
-            if !others.any(|(_, other)| other.number() == entry.number())
-                && let Some(table) = crossway_run::rendezvous::table()
-            {
-                table.forget_listener(std::process::id(), entry.number() as u16);
-            }
-        }
-        _ => {}
-    }
+    leave(entry);
     let outcome = close();
     // Unless another thread has got the number meanwhile.
     table::replace(fd, left, Entry::OTHER);
     outcome
 }
 
-/// Closes the aside of an entry that is gone, unless another descriptor stands for it, too.
+/// Forgets a descriptor that is no longer what its entry says: the program has closed it by a call that this library does not
+/// see (io_uring, an own system call).
+#[cold]
+pub(super) fn closed_unseen(fd: c_int, entry: Entry) {
+    if entry.kind() == Kind::Connecting || !owns_memory() {
+        return;
+    }
+    alone(|| {
+        if table::replace(fd, entry, Entry::OTHER) {
+            leave(entry);
+        }
+    });
+    if entry.has(WATCHED) && entry.kind() == Kind::Fresh {
+        watch::forget(fd);
+    }
+}
+
+/// Gives up what an entry that is gone stands for, unless another descriptor stands for it, too: the aside of a moved one, or
+/// the note of a listener.
 fn leave(entry: Entry) {
+    if entry.kind() == Kind::Listener {
+        let mut others = table::of_kind(Kind::Listener, 0, c_int::MAX);
+        if !others.any(|(_, other)| other.number() == entry.number())
+            && let Some(table) = crossway_run::rendezvous::table()
+        {
+            table.forget_listener(std::process::id(), entry.number() as u16);
+        }
+    }
     let Some(aside) = entry.aside() else { return };
     let mut others = table::of_kind(Kind::Moved, 0, c_int::MAX);
     if entry.has(COPIED) && others.any(|(_, other)| other.aside() == Some(aside)) {

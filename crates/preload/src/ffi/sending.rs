@@ -8,6 +8,7 @@ use crossway_sys::real::{errno, set_errno};
 use crossway_sys::socket::twin;
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
+use super::descriptors::closed_unseen;
 use super::{borrow, real};
 use crate::table::{self, ENDED, Entry, RESET};
 
@@ -81,7 +82,7 @@ fn send_moved(
     }
     if errno() == libc::ENOTSOCK {
         // Another file has this number, whose close this library has not seen.
-        table::replace(fd, entry, Entry::OTHER);
+        closed_unseen(fd, entry);
         return loudly();
     }
     match judge(fd, entry, len) {

@@ -1,6 +1,7 @@
 """Programs that end suddenly, are many, are poor, or do not trust each other. `reliability.py NAME` prints one line, which says
 what was observed."""
 
+import ctypes
 import fcntl
 import os
 import random
@@ -169,6 +170,28 @@ def crowded(times):
     print(f"{times} connections, {wrong} wrong")
     os.kill(server, signal.SIGKILL)
     os.waitpid(server, 0)
+
+
+def unseen(number):
+    """Closes connections by calls that go past the library, one after the other: both ends see that, and no descriptor
+    remains when their numbers are used again."""
+    listener = listening()
+    accepted = []
+    past = ctypes.CDLL("libc.so.6")
+    before = len(os.listdir("/proc/self/fd"))
+    ended = 0
+    for _ in range(number):
+        accepting = threading.Thread(target=lambda: accepted.append(listener.accept()[0]))
+        accepting.start()
+        conn = socket.create_connection(listener.getsockname())
+        accepting.join()
+        peer = accepted.pop()
+        past.close(conn.detach())
+        ended += peer.recv(1) == b""
+        peer.close()
+    # What uses their numbers next.
+    with socket.socket(), socket.socket():
+        print(ended, "of", number, len(os.listdir("/proc/self/fd")) - before)
 
 
 def inherited(number):
