@@ -50,14 +50,20 @@ fn closing<T>(fd: c_int, entry: Entry, close: impl FnOnce() -> T) -> T {
         _ if !owns_memory() => return close(),
         _ => {}
     }
-    // A moved descriptor remains known until it is closed: a thread that copies it waits for that, then.
-    let left = if entry.kind() == Kind::Moved { entry.with_number(0) } else { Entry::OTHER };
-    table::put(fd, left);
-    leave(entry);
+    let left = leaving(fd, entry);
     let outcome = close();
     // Unless another thread has got the number meanwhile.
     table::replace(fd, left, Entry::OTHER);
     outcome
+}
+
+/// Gives up what a descriptor that is about to be closed stands for. Returns the entry that remains until then: a moved one
+/// stays known as such, for threads that copy it meanwhile.
+fn leaving(fd: c_int, entry: Entry) -> Entry {
+    let left = if entry.kind() == Kind::Moved { entry.with_number(0) } else { Entry::OTHER };
+    table::put(fd, left);
+    leave(entry);
+    left
 }
 
 /// Forgets a descriptor that is no longer what its entry says: the program has closed it by a call that this library does not
@@ -297,7 +303,22 @@ unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
         // SAFETY: an open stream, as guaranteed by the caller.
         let fd = unsafe { libc::fileno(file) };
         set_errno(before);
-        // Not while others wait: it may send what it has buffered.
+        if is_guarded(table::get(fd)) {
+            let left = alone(|| leaving(fd, table::get(fd)));
+            // Not while others wait: it may send what it has buffered.
+            // SAFETY: guaranteed by the caller.
+            let outcome = unsafe { real::fclose(file) };
+            let after = errno();
+            // Unless another thread has got the number meanwhile, even for a copy of the same stream.
+            alone(|| {
+                let is_copy = |at| left.kind() == Kind::Moved && left.is_of(twin::inode(at));
+                if !borrow(fd).is_some_and(is_copy) {
+                    table::replace(fd, left, Entry::OTHER);
+                }
+            });
+            set_errno(after);
+            return outcome;
+        }
         forget(fd, || ());
     }
     // SAFETY: guaranteed by the caller.
