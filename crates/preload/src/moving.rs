@@ -353,7 +353,10 @@ pub(crate) fn listens(fd: c_int) -> Option<u16> {
         table::put(fd, Entry::new(Kind::OtherListener, 0, 0, 0));
         return None;
     };
-    let is_ours = |table: &&rendezvous::Table| process::owns_memory() && table.is_of_this_user();
+    // Whoever connects to a noted listener waits for it, so one that cannot move connections now is looked at again later.
+    let is_ours = |table: &&rendezvous::Table| {
+        process::owns_memory() && table.is_of_this_user() && replacing::places().is_some()
+    };
     if let Some(table) = rendezvous::table().filter(is_ours) {
         // Nobody knows what was set on a socket that comes from elsewhere.
         let flags = before.flags() | if before.kind() == Kind::Other { SHAPED } else { 0 };

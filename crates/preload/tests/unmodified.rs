@@ -231,6 +231,18 @@ fn a_program_may_use_all_of_its_few_descriptors() {
 }
 
 #[test]
+fn nobody_waits_for_a_server_with_few_descriptors() {
+    let Some(site) = Site::new() else { return };
+    let mut command = site.python("reliability.py", &["poor_server", "5"], true);
+    // Else, one connection would take as long as the test may.
+    command.env("CROSSWAY_RUN_PATIENCE_MS", "100");
+    assert_eq!(text(command.output().unwrap()), "5 of 5\n");
+    let said = site.explained(false);
+    let at_once = said.iter().filter(|line| line.contains("no program that runs with")).count();
+    assert_eq!(at_once, 5, "{said:?}");
+}
+
+#[test]
 fn a_connection_survives_threads_that_take_every_free_descriptor() {
     let Some(site) = Site::new() else { return };
     assert_eq!(site.prints("reliability.py", &["crowded", "2500"]), "2500 connections, 0 wrong\n");

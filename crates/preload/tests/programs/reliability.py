@@ -116,6 +116,31 @@ def poor():
     print(f"{len(conns)} descriptors")
 
 
+def poor_server(times):
+    """A server that has 64 descriptors: nobody waits for it to move a connection."""
+    listener = listening()
+    server = os.fork()
+    if server == 0:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        own = socket.create_server(("127.0.0.1", 0))
+        address = own.getsockname()
+        listener.accept()[0].sendall(b"%d" % address[1])
+        for _ in range(times):
+            conn, _ = own.accept()
+            conn.sendall(conn.recv(100).upper())
+            conn.close()
+        os._exit(0)
+    with socket.create_connection(listener.getsockname()) as conn:
+        address = ("127.0.0.1", int(conn.recv(100)))
+    right = 0
+    for n in range(times):
+        with socket.create_connection(address) as conn:
+            conn.sendall(b"hello")
+            right += conn.recv(100) == b"HELLO"
+    os.waitpid(server, 0)
+    print(f"{right} of {times}")
+
+
 def crowded(times):
     """Other threads take every descriptor that is free, while this one connects: where there is one for the socket, there is a
     connection."""
