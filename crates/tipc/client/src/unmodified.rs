@@ -1,11 +1,13 @@
 //! Starts unmodified programs with a preloaded library (crates/tipc/preload) that redirects their AF_TIPC calls to a
 //! `tipcd`.
 
+mod elf;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,17 +15,13 @@ use crossway_sys::program::Missing;
 use crossway_sys::{file_caps, program, trust};
 
 use crate::SOCKET_VARIABLE;
+use elf::{Elf, beginning};
 
 /// File name of the preloaded library.
 pub const LIBRARY: &str = "libcrossway_tipc_preload.so";
 
 /// The dynamic loader's environment variable for libraries to load before all others.
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
-
-/// How the names of libraries begin that refuse to run unless they are loaded before all others: the run-time libraries of the
-/// address sanitizers of gcc and clang. A program into which such a library is linked statically needs nothing.
-const FIRST_LIBRARIES: [&str; 4] =
-    ["libasan.so", "libhwasan.so", "libclang_rt.asan", "libclang_rt.hwasan"];
 
 /// Maximum depth of nested script interpreters; the kernel's limit is lower.
 const SCRIPTS_MAX: usize = 6;
@@ -47,6 +45,27 @@ pub enum CannotRun {
     LibraryPath {
         /// Path of the library.
         path: PathBuf,
+    },
+    /// The file is no library, or one for another machine, so the loader would ignore it.
+    #[error(
+        "{} is not a library for this machine, so the loader would ignore it: pass the path of one that belongs to this \
+         crossway (--library), or leave the option out",
+        .path.display()
+    )]
+    NotALibrary {
+        /// Path of the file.
+        path: PathBuf,
+    },
+    /// The program that a script's first line names does not exist.
+    #[error(
+        "{} is a script for {interpreter:?}, which does not exist: install that program, or correct the script's first \
+         line", .script.display()
+    )]
+    NoInterpreter {
+        /// Path of the script.
+        script: PathBuf,
+        /// What its first line names.
+        interpreter: PathBuf,
     },
     /// The program was not found.
     #[error("{}: no such program; check its name and $PATH", .program.display())]
@@ -118,7 +137,7 @@ pub enum CannotRun {
 /// `/tmp`, is passed over.
 ///
 /// # Errors
-/// [`CannotRun::NoLibrary`], [`CannotRun::LibraryPath`].
+/// [`CannotRun::NoLibrary`], and those of [`loadable`].
 pub fn library_named(name: &str, own: &Path) -> Result<PathBuf, CannotRun> {
     let dir = own.parent().unwrap_or(Path::new("/"));
     let mut looked = Vec::new();
@@ -132,10 +151,10 @@ pub fn library_named(name: &str, own: &Path) -> Result<PathBuf, CannotRun> {
     Err(CannotRun::NoLibrary { library: name.to_owned(), looked: looked.join(" or ") })
 }
 
-/// Checks that a library's path can be passed to the loader, and makes it absolute.
+/// Checks that the loader will take a library by its path, and makes it absolute.
 ///
 /// # Errors
-/// [`CannotRun::NoLibrary`], [`CannotRun::LibraryPath`].
+/// [`CannotRun::NoLibrary`], [`CannotRun::LibraryPath`], [`CannotRun::NotALibrary`].
 pub fn loadable(path: &Path) -> Result<PathBuf, CannotRun> {
     let path = path.canonicalize().map_err(|_| CannotRun::NoLibrary {
         library: "the library".to_owned(),
@@ -143,6 +162,12 @@ pub fn loadable(path: &Path) -> Result<PathBuf, CannotRun> {
     })?;
     if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
         return Err(CannotRun::LibraryPath { path });
+    }
+    // What cannot be read cannot be checked.
+    let readable = Elf::open(&path);
+    let fits = |elf: Elf| Elf::own().is_none_or(|own| own.machine == elf.machine);
+    if readable.is_ok_and(|elf| !elf.is_some_and(fits)) {
+        return Err(CannotRun::NotALibrary { path });
     }
     Ok(path)
 }
@@ -224,7 +249,7 @@ fn check(path: &Path, scripts_left: usize) -> Result<Vec<String>, CannotRun> {
     let file = match File::open(path) {
         Ok(file) => file,
         // An executable that cannot be read cannot be checked.
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             return Ok(Vec::new());
         }
         Err(error) => return Err(unreadable(error)),
@@ -240,25 +265,24 @@ fn check(path: &Path, scripts_left: usize) -> Result<Vec<String>, CannotRun> {
     if own.uid() != 0 && file_caps::has_capabilities(&path) {
         return Err(CannotRun::Privileged { path });
     }
-    let mut start = Vec::new();
-    (&file).take(4096).read_to_end(&mut start).map_err(unreadable)?;
+    let start = beginning(&file).map_err(unreadable)?;
     if let Some(line) = start.strip_prefix(b"#!") {
         let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|w| !w.is_empty());
         return match words.next() {
             Some(interpreter) if scripts_left > 0 => {
-                check(Path::new(OsStr::from_bytes(interpreter)), scripts_left - 1)
+                let interpreter = Path::new(OsStr::from_bytes(interpreter));
+                if fs::metadata(interpreter).is_err_and(|e| e.kind() == ErrorKind::NotFound) {
+                    let interpreter = interpreter.to_owned();
+                    return Err(CannotRun::NoInterpreter { script: path, interpreter });
+                }
+                check(interpreter, scripts_left - 1)
             }
             _ => Ok(Vec::new()),
         };
     }
     let Some(program) = Elf::read(&file, &start) else { return Ok(Vec::new()) };
-    let of_library = File::open("/proc/self/exe").ok().and_then(|own| {
-        let mut start = Vec::new();
-        (&own).take(4096).read_to_end(&mut start).ok()?;
-        Elf::read(&own, &start)
-    });
-    if of_library.is_some_and(|own| own.machine != program.machine) {
+    if Elf::own().is_some_and(|own| own.machine != program.machine) {
         return Err(CannotRun::Foreign { path });
     }
     match program.loader {
@@ -269,106 +293,6 @@ fn check(path: &Path, scripts_left: usize) -> Result<Vec<String>, CannotRun> {
         }
         Some(_) => Ok(program.first_libraries),
     }
-}
-
-/// The parts of an ELF file that determine how it is loaded.
-struct Elf {
-    /// Class, byte order and machine.
-    machine: [u8; 4],
-    /// Path of the program's dynamic loader; `None` if it is statically linked.
-    loader: Option<Vec<u8>>,
-    /// Whether the file contains a note written by Go's linker.
-    is_go: bool,
-    /// Libraries that the program needs and that must be loaded before all others.
-    first_libraries: Vec<String>,
-}
-
-impl Elf {
-    /// Reads the headers of a file. Returns `None` if it is not an ELF file, or if its headers are invalid when read as
-    /// little-endian.
-    fn read(file: &File, start: &[u8]) -> Option<Self> {
-        const WIDE: u8 = 2;
-        const LOADED: u32 = 1;
-        const DYNAMIC: u32 = 2;
-        const INTERPRETER: u32 = 3;
-        const NOTES: u32 = 4;
-        if !start.starts_with(b"\x7fELF") {
-            return None;
-        }
-        let half = |raw: &[u8], at: usize| {
-            Some(usize::from(u16::from_le_bytes(*raw.get(at..)?.first_chunk()?)))
-        };
-        let long = |raw: &[u8], at: usize| Some(u64::from_le_bytes(*raw.get(at..)?.first_chunk()?));
-        let machine = [*start.get(4)?, *start.get(5)?, *start.get(18)?, *start.get(19)?];
-        if machine[0] != WIDE {
-            // A different word size, so it is for another machine.
-            let first_libraries = Vec::new();
-            return Some(Self { machine, loader: Some(Vec::new()), is_go: false, first_libraries });
-        }
-        let (table, len, count) = (long(start, 32)?, half(start, 54)?, half(start, 56)?);
-        let (mut loader, mut is_go) = (None, false);
-        let (mut loaded, mut dynamic) = (Vec::new(), Vec::new());
-        for n in 0..count {
-            let mut entry = vec![0; len.max(56)];
-            file.read_exact_at(&mut entry, table + (n * len) as u64).ok()?;
-            let content = || {
-                let mut content = vec![0; usize::try_from(long(&entry, 32)?).ok()?.min(1 << 16)];
-                file.read_exact_at(&mut content, long(&entry, 8)?).ok()?;
-                Some(content)
-            };
-            match u32::from_le_bytes(*entry.first_chunk()?) {
-                INTERPRETER => loader = Some(content()?),
-                LOADED => loaded.push((long(&entry, 16)?, long(&entry, 32)?, long(&entry, 8)?)),
-                DYNAMIC => dynamic = content()?,
-                NOTES => is_go |= has_note_of_go(&content()?),
-                _ => {}
-            }
-        }
-        let first_libraries = needed(file, &dynamic, &loaded).unwrap_or_default();
-        Some(Self { machine, loader, is_go, first_libraries })
-    }
-}
-
-/// Which of [`FIRST_LIBRARIES`] a program needs, judged by its dynamic section. `loaded` has the address, length and place in the
-/// file of each part that is loaded. Returns `None` if the file cannot be read in this way.
-fn needed(file: &File, dynamic: &[u8], loaded: &[(u64, u64, u64)]) -> Option<Vec<String>> {
-    const NEEDED: u64 = 1;
-    const NAMES: u64 = 5;
-    /// Longer than the names in question.
-    const NAME_MAX: usize = 64;
-    let word = |raw: &[u8]| raw.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-    let entries = || dynamic.chunks_exact(16).map(|entry| (word(entry), word(&entry[8..])));
-    let (_, names) = entries().find(|(tag, _)| *tag == NAMES)?;
-    let (start, _, place) = loaded
-        .iter()
-        .find(|(start, len, _)| (*start..start.saturating_add(*len)).contains(&names))?;
-    let mut found = Vec::new();
-    for (_, offset) in entries().filter(|(tag, _)| *tag == NEEDED) {
-        let mut name = [0; NAME_MAX];
-        let at = (names - start).checked_add(*place)?.checked_add(offset)?;
-        let len = file.read_at(&mut name, at).ok()?;
-        let name = name[..len].split(|byte| *byte == 0).next().unwrap_or_default();
-        let name = String::from_utf8_lossy(name);
-        if FIRST_LIBRARIES.iter().any(|first| name.starts_with(first)) {
-            found.push(name.into_owned());
-        }
-    }
-    Some(found)
-}
-
-/// Whether one of a segment's notes is the build ID written by Go's linker.
-fn has_note_of_go(mut notes: &[u8]) -> bool {
-    const BUILD_ID: u32 = 4;
-    while let Some((head, rest)) = notes.split_first_chunk::<12>() {
-        let word = |at: usize| head[at..].first_chunk().map_or(0, |w| u32::from_le_bytes(*w));
-        let padded = |len: u32| (len as usize).next_multiple_of(4);
-        let (name, content) = (padded(word(0)), padded(word(4)));
-        if word(8) == BUILD_ID && rest.starts_with(b"Go\0\0") {
-            return true;
-        }
-        notes = rest.get(name + content..).unwrap_or_default();
-    }
-    false
 }
 
 #[cfg(test)]
@@ -401,6 +325,12 @@ mod tests {
         assert!(refused.contains("chmod +x"), "{refused}");
         assert!(matches!(sh(dir.path()), Err(CannotRun::NotExecutable { .. })), "a directory");
         assert!(sh(&at("script", b"#! /bin/sh -e\n", 0o755)).is_ok());
+        // Written on a machine whose lines end otherwise.
+        let script = at("script-for-none", b"#!/bin/sh\r\necho\r\n", 0o755);
+        let refused = sh(&script).unwrap_err().to_string();
+        let expected =
+            format!("{} is a script for \"/bin/sh\\r\", which does not exist: ", script.display());
+        assert!(refused.starts_with(&expected), "{refused}");
 
         // The same file without program headers, so without a loader.
         let mut header = own[..64].to_vec();
@@ -440,10 +370,14 @@ mod tests {
         let own = bin.join("crossway");
         let missing = library_named(LIBRARY, &own).unwrap_err().to_string();
         assert!(missing.contains(&bin.display().to_string()), "{missing}");
-        fs::write(lib.join(LIBRARY), "").unwrap();
+        fs::write(lib.join(LIBRARY), "no library").unwrap();
+        let refused = library_named(LIBRARY, &own).unwrap_err().to_string();
+        assert!(refused.contains("is not a library for this machine"), "{refused}");
+        let header = fs::read("/proc/self/exe").unwrap()[..4096].to_vec();
+        fs::write(lib.join(LIBRARY), &header).unwrap();
         let real = |path: PathBuf| path.canonicalize().unwrap();
         assert_eq!(library_named(LIBRARY, &own).unwrap(), real(lib.join(LIBRARY)));
-        fs::write(bin.join(LIBRARY), "").unwrap();
+        fs::write(bin.join(LIBRARY), &header).unwrap();
         assert_eq!(library_named(LIBRARY, &own).unwrap(), real(bin.join(LIBRARY)));
         // Others could have put it there; the other place is not theirs.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
