@@ -7,6 +7,10 @@ use crossway_observe::recording::{Direction, Event, Operation, Recording};
 use super::roles::Cast;
 use super::unseen::received_unseen;
 
+/// Of two ends that take turns, each waits for about half of the time. If one sleeps for less than this part of it, it
+/// does not wait asleep.
+pub const AWAKE: f64 = 0.05;
+
 /// A message, in the order of the sends.
 pub(super) struct Message {
     /// Its channel, as a number of the cast.
@@ -19,6 +23,8 @@ pub(super) struct Message {
     pub(super) thread: Option<u32>,
     /// Whether its thread waited for something else before it.
     pub(super) idle: bool,
+    /// Time in which its thread looked before it whether something had come, nanoseconds: see [`Moved::looked_ns`].
+    pub(super) looked_ns: u64,
 }
 
 /// A step before it is known when it happens.
@@ -42,6 +48,9 @@ struct Moved<'a> {
     idle: bool,
     /// Whether it waited in poll, epoll or select since then.
     polled: bool,
+    /// Time of the waits since then in a thread that never sleeps, with the method's cost, nanoseconds. Such a thread
+    /// asks again and again, before a send as well; what it asks is the channel, so this is not its computing.
+    looked_ns: u64,
 }
 
 /// The calls on channels.
@@ -55,6 +64,9 @@ pub(super) struct Calls<'a> {
 
 impl<'a> Calls<'a> {
     pub(super) fn of(recording: &'a Recording, channels: &[u32]) -> Calls<'a> {
+        let awake = never_asleep(recording);
+        let cost_ns = recording.head.method.cost_ns_per_call.unwrap_or(0);
+        let mut looked: HashMap<u32, u64> = HashMap::new();
         let places: HashMap<u32, usize> =
             channels.iter().enumerate().map(|(place, channel)| (*channel, place)).collect();
         let [mut waited, mut polled]: [HashSet<u32>; 2] = Default::default();
@@ -67,6 +79,10 @@ impl<'a> Calls<'a> {
             let moving = event.operation != Operation::Wait && event.size_bytes > 0;
             let place = event.channel.filter(|_| moving).and_then(|c| places.get(&c));
             let Some(channel) = place.copied() else {
+                if event.operation == Operation::Wait && awake.contains(&event.thread) {
+                    *looked.entry(event.thread).or_default() += event.call_ns + cost_ns;
+                    continue;
+                }
                 waited.insert(event.thread);
                 // A wait on a futex has the channel that its memory is.
                 if event.operation == Operation::Wait && event.channel.is_none() {
@@ -77,8 +93,9 @@ impl<'a> Calls<'a> {
             if event.operation == Operation::Receive {
                 receivers.insert(event.thread);
             }
-            let idle = waited.remove(&event.thread);
-            moves.push(Moved { channel, event, idle, polled: polled.remove(&event.thread) });
+            let [idle, polled] = [&mut waited, &mut polled].map(|set| set.remove(&event.thread));
+            let looked_ns = looked.remove(&event.thread).unwrap_or(0);
+            moves.push(Moved { channel, event, idle, polled, looked_ns });
         }
         Calls { moves, receivers, first_ns }
     }
@@ -103,7 +120,7 @@ impl<'a> Calls<'a> {
             let those = self.those(channel, direction);
             let sends = those.iter().any(|moved| moved.event.operation == Operation::Send);
             let operation = if sends { Operation::Send } else { Operation::Receive };
-            for Moved { event, idle, .. } in those {
+            for Moved { event, idle, looked_ns, .. } in those {
                 if event.operation != operation {
                     continue;
                 }
@@ -116,6 +133,7 @@ impl<'a> Calls<'a> {
                     end_ns,
                     thread: sends.then_some(event.thread),
                     idle: *idle,
+                    looked_ns: *looked_ns,
                 });
             }
         }
@@ -248,6 +266,29 @@ impl<'a> Calls<'a> {
         }
         counts.into_iter().max_by_key(|(cpu, n)| (*n, std::cmp::Reverse(*cpu))).map(|(cpu, _)| cpu)
     }
+}
+
+/// The threads that wait, but hardly ever asleep.
+fn never_asleep(recording: &Recording) -> HashSet<u32> {
+    // Of each thread: begin of the first call, end of the last one, and the time asleep in them.
+    let mut threads: HashMap<u32, (i64, i64, Option<u64>)> = HashMap::new();
+    let mut waits = HashSet::new();
+    for event in &recording.events {
+        let fresh = (event.at_ns, event.at_ns, Some(0));
+        let (first, last, asleep) = threads.entry(event.thread).or_insert(fresh);
+        (*first, *last) = (event.at_ns.min(*first), returned(event).max(*last));
+        *asleep = asleep.zip(event.off_cpu_ns).map(|(before, ns)| before + ns);
+        if event.operation == Operation::Wait {
+            waits.insert(event.thread);
+        }
+    }
+    let awake = |thread: &u32| {
+        let (first, last, asleep) = threads[thread];
+        let span = last.saturating_sub(first).max(1) as f64;
+        asleep.is_some_and(|ns| ns as f64 <= AWAKE * span)
+    };
+    waits.retain(awake);
+    waits
 }
 
 /// The direction of the first message of each channel that carried any: that of the end that sends first. What was sent

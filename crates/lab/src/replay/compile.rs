@@ -116,7 +116,7 @@ pub(super) fn compile(
                     let message = &messages[op.message];
                     let pause = former.map(|f| {
                         let ns = message.begin_ns.saturating_sub(f.end_ns).max(0).unsigned_abs();
-                        ns.saturating_sub(cost_ns.unwrap_or(0))
+                        ns.saturating_sub(cost_ns.unwrap_or(0) + message.looked_ns)
                     });
                     let open = message.thread.is_none_or(|t| !calls.receivers.contains(&t))
                         && (seen || begins.is_empty())

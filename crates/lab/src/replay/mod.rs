@@ -20,7 +20,7 @@ use crossway_observe::recording::{Recording, RecordingError};
 use crossway_records::inputs::{Inputs, ReplayShape, Wait, Workload};
 use crossway_sys::Obstacle;
 
-pub use calls::first_directions;
+pub use calls::{AWAKE, first_directions};
 pub use compile::Unplayable;
 pub use fidelity::same_as;
 use roles::Cast;

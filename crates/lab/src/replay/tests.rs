@@ -48,6 +48,29 @@ fn a_reply_waits_for_its_request_and_the_next_request_for_the_reply() {
 }
 
 #[test]
+fn what_a_thread_that_never_sleeps_asks_is_not_its_computing() {
+    let mut tape = Tape::new("tcp-local", Some(100));
+    for number in 0..4 {
+        let at = number * 10_000;
+        tape.sends(0, at, 1_000, 8);
+        tape.receives(1, at + 500, 1_000, 8);
+        tape.waits(1, at + 1_700, 800);
+        tape.sends(1, at + 3_000, 1_000, 8);
+        tape.receives(0, at + 3_500, 1_000, 8);
+    }
+    let answers = |tape: &Tape| {
+        let replay =
+            Replay::of(&tape.recording, Path::new("tape"), &Channels::Busiest, 100).unwrap();
+        whens(&replay.script.roles[1])[3]
+    };
+    // It may have slept: what it waited for is not known.
+    assert_eq!(answers(&tape), Some(When::Idle(1_400)));
+    tape.recording.events.iter_mut().for_each(|event| event.off_cpu_ns = Some(0));
+    // 1,500 ns between the calls; of these, 800 in a call that asks, and twice the recorder's cost.
+    assert_eq!(answers(&tape), Some(When::Busy(500)));
+}
+
+#[test]
 fn speed_shortens_pauses_and_full_speed_has_none() {
     let twice = compiled(exchanges(3, "pipe", None), 200).unwrap();
     assert_eq!(whens(&twice.script.roles[0])[2], Some(When::Busy(15_000)));
