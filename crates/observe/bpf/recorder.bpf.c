@@ -322,16 +322,18 @@ int crossway_switch(u64 *ctx)
 	const struct task_struct *after = (const void *)ctx[2];
 	u32 id = before->pid;
 	struct thread *thread;
+	u64 now = 0;
 	// Number 0 is the idle loop.
 	if (id && (thread = lookup(&threads, &id))) {
-		u64 now = now_ns();
+		now = now_ns();
 		thread->cpu_ns += now - thread->on_ns;
 		if (thread->kind)
 			thread->left_ns = now;
 	}
 	id = after->pid;
 	if (id && (thread = lookup(&threads, &id))) {
-		u64 now = now_ns();
+		if (!now)
+			now = now_ns();
 		thread->on_ns = now;
 		if (thread->left_ns) {
 			thread->off_cpu_ns += now - thread->left_ns;
