@@ -243,7 +243,7 @@ fn speed_and_channel_are_chosen_and_damage_is_said() {
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("did not finish"), "{output:?}");
     // A newer version, and events that are damaged: one error each.
-    std::fs::write(&head, whole.replace("version = 2", "version = 3")).unwrap();
+    std::fs::write(&head, whole.replace("version = 3", "version = 4")).unwrap();
     refused(list(&[]), "newer crossway");
     std::fs::write(&head, &whole).unwrap();
     let events = dir.path().join("rec/events-000001.parquet");

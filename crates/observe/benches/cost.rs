@@ -117,6 +117,7 @@ fn recorded<T>(folder: &Path, pids: &[u32], work: impl FnOnce() -> T) -> (T, Tot
         finished.store(true, Ordering::Relaxed);
         done
     });
+    probes.finish(&mut assembly).unwrap();
     (done, assembly.finish().unwrap())
 }
 

@@ -9,6 +9,7 @@ mod cost;
 mod objects;
 mod records;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -158,6 +159,8 @@ pub struct Probes {
     objects: Objects,
     cost: Cost,
     before: Counters,
+    /// Events on each CPU.
+    by_cpu: BTreeMap<u32, u64>,
 }
 
 impl Probes {
@@ -185,6 +188,7 @@ impl Probes {
             objects: Objects::default(),
             cost: Cost::default(),
             before: Counters::default(),
+            by_cpu: BTreeMap::new(),
             programs: None,
         };
         let plain = cost::pipe_call_ns().map_err(ProbeError::Pipe)?;
@@ -264,33 +268,46 @@ impl Probes {
         Counters { overrun: sum(0), not_a_channel: sum(1), not_followed: sum(2) }
     }
 
-    /// Records until `stop` returns true or no observed thread is left, and detaches the programs. Returns the number of
-    /// threads that started but could not be observed because there are too many.
+    /// Records until `stop` returns true or no observed thread is left. Returns whether any is left.
     ///
     /// # Errors
-    /// The recording cannot be written. The programs are detached nevertheless.
+    /// The recording cannot be written.
     pub fn record(
-        mut self,
+        &mut self,
         assembly: &mut Assembly,
         mut stop: impl FnMut() -> bool,
-    ) -> Result<u64, RecordingError> {
+    ) -> Result<bool, RecordingError> {
         let mut census = Instant::now();
         loop {
             let read = self.take(BATCH, assembly)?;
             assembly.flush_if_due()?;
             if stop() {
-                break;
+                return Ok(true);
             }
             if read == 0 {
                 if census.elapsed() >= CENSUS {
                     census = Instant::now();
                     if self.threads.keys().next().is_none() {
-                        break;
+                        return Ok(false);
                     }
                 }
                 std::thread::sleep(NAP);
             }
         }
+    }
+
+    /// The CPUs on which at least a twentieth of the events happened so far.
+    pub fn busy_cpus(&self) -> Vec<u32> {
+        let all: u64 = self.by_cpu.values().sum();
+        self.by_cpu.iter().filter(|(_, n)| **n * 20 >= all).map(|(cpu, _)| *cpu).collect()
+    }
+
+    /// Detaches the programs and takes in what they have written. Returns the number of threads that started but could
+    /// not be observed because there are too many.
+    ///
+    /// # Errors
+    /// The recording cannot be written. The programs are detached nevertheless.
+    pub fn finish(mut self, assembly: &mut Assembly) -> Result<u64, RecordingError> {
         self.programs = None;
         // Nothing is added any more, so this ends.
         self.take(u64::MAX, assembly)?;
@@ -308,7 +325,12 @@ impl Probes {
         {
             read += 1;
             match Record::parse(&item) {
-                Some(record) => self.objects.take(record, assembly)?,
+                Some(record) => {
+                    if let Record::Call(moved) = &record {
+                        *self.by_cpu.entry(moved.cpu).or_default() += 1;
+                    }
+                    self.objects.take(record, assembly)?;
+                }
                 None => assembly.lost.not_understood += 1,
             }
         }

@@ -25,7 +25,7 @@ pub use summary::{DirectionSummary, Spread, Summary, ThreadShare};
 pub use writer::{EVENTS_PER_FILE, Recorder};
 
 /// The version of the format. A reader refuses newer ones; older ones stay readable.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The name of the head in a recording's folder.
 const HEAD: &str = "head.toml";

@@ -52,7 +52,7 @@ impl Tape {
                 },
             )
         };
-        Tape { recording: Recording { head, events: Vec::new(), defects: Vec::new() } }
+        Tape { recording: Recording::new(head) }
     }
 
     /// A call by a thread; `channel` is `None` for a wait.

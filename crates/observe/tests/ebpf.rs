@@ -88,6 +88,7 @@ def done():
             });
             probes.record(&mut assembly, || finished.load(Ordering::Relaxed)).unwrap();
         });
+        probes.finish(&mut assembly).unwrap();
         assembly.finish().unwrap();
         self.stdin.write_all(b"end\n").unwrap();
         assert!(self.child.wait().unwrap().success(), "the program has not noticed");
@@ -299,7 +300,8 @@ fn a_recording_ends_when_the_last_thread_does_and_overruns_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("r");
     let mut assembly = Assembly::new(Recorder::create(&folder, head(), false).unwrap());
-    probes.record(&mut assembly, || false).unwrap();
+    assert!(!probes.record(&mut assembly, || false).unwrap(), "no thread is left");
+    probes.finish(&mut assembly).unwrap();
     let totals = assembly.finish().unwrap();
     let recording = Recording::read(&folder).unwrap();
     let sends = recording.events.iter().filter(|e| e.operation == Operation::Send);

@@ -8,7 +8,7 @@ use crossway_observe::import::{Assembly, read_strace};
 use crossway_observe::live::{LiveError, Tracer, measured_cost_ns};
 use crossway_observe::recording::{
     Direction, EVENTS_PER_FILE, Event, Head, Lost, Method, Operation, Recorder, Recording,
-    RecordingError, Summary, write_csv,
+    RecordingError, Summary, VERSION, write_csv,
 };
 
 fn head() -> Head {
@@ -230,7 +230,7 @@ fn what_is_no_recording_is_refused_by_name() {
     let exists = Recorder::create(&folder, head(), false).unwrap_err();
     assert!(exists.to_string().contains("exists already"), "{exists}");
     let text = std::fs::read_to_string(folder.join("head.toml")).unwrap();
-    let newer = text.replace("version = 2", "version = 9\nunknown = true");
+    let newer = text.replace(&format!("version = {VERSION}"), "version = 9\nunknown = true");
     std::fs::write(folder.join("head.toml"), newer).unwrap();
     let error = Recording::read(&folder).unwrap_err();
     assert!(matches!(error, RecordingError::Newer { version: 9, .. }), "{error}");

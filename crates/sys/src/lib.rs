@@ -7,6 +7,7 @@
 
 pub mod addresses;
 pub mod affinity;
+pub mod awake;
 pub mod binder;
 mod blocking;
 pub mod boot;

@@ -149,6 +149,7 @@ fn put_together(
         in_calls_ns: [0, 1].map(|end| total(&|c| c.in_calls_ns[end])),
         off_cpu_ns: [0, 1].map(|end| group.iter().map(|c| c.off_cpu_ns[end]).sum()),
         cpus: [0, 1].map(usual_cpu),
+        awake: 1.0,
     }
 }
 

@@ -16,6 +16,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::rounds::{Ends, Rounds, Times, around, by_round, in_pairs, in_program, interval};
+use super::verdict::{middle, run_is_enough, verdict};
 use super::{Flow, median};
 use crossway_lab::plan::{Plan, PlanError, number, table};
 use crossway_lab::replay::{Channels, Replay};
@@ -32,8 +33,6 @@ const MEASURE_MS: u64 = 250;
 const WARMUP_MS: u64 = 30;
 /// A gain that cannot exceed this part of the time is not worth a change.
 pub const NOT_WORTH: f64 = 0.02;
-/// A gain of this part of the best one is enough if the programs need no change for it.
-const ENOUGH: f64 = 0.9;
 /// Nothing saves more of a program's time than this.
 const MOST: f64 = 0.98;
 /// How exactly the recorder's cost for a call is known, as a factor in both directions.
@@ -221,7 +220,8 @@ impl Flow {
         for (id, unmodified) in ways.into_iter().filter(|way| *way != (now, false)) {
             let ways = [(now, false), (id, unmodified)];
             let trials = ways.map(|way| self.trials(way, records));
-            let rounds = Times::of(&trials, |record| self.time_of(record));
+            let rounds =
+                Times::of(&trials, |record| Some(self.time_of(record)? * self.left_awake(record)));
             let replayed = |r: &&Record| matches!(r.inputs.workload, Workload::Replay { .. });
             let whole = trials.iter().flat_map(Rounds::values).all(replayed);
             let saved = self.saved(&rounds, exchange_ns, whole);
@@ -326,6 +326,17 @@ impl Flow {
         }
     }
 
+    /// The part of a replay's time that is left if its ends compute as fast as the program does on CPUs that do not sleep.
+    /// What a recording has between two calls is what the program computed after it had slept.
+    fn left_awake(&self, record: &Record) -> f64 {
+        let replay = record.replay.as_ref().filter(|_| Ends::of(record) != Ends::Natural);
+        let Some(replay) = replay.filter(|_| !self.never_sleeps()) else { return 1.0 };
+        // The ends take turns, so what both compute adds up.
+        let wall_ns = replay.messages as f64 * 1e9 / replay.msgs_per_s_replayed;
+        let computing = (replay.computed_ns as f64 / wall_ns).min(1.0);
+        1.0 - computing * (1.0 - self.awake)
+    }
+
     /// What a change saves of an exchange that takes so long, from the times before and after it in
     /// each round; `None` without rounds. `whole`: these are of the whole exchange, with what the
     /// program does in between.
@@ -357,47 +368,4 @@ impl Flow {
 struct Saved {
     ns: Interval,
     share: Interval,
-}
-
-/// Whether the best of these that needs no change of the programs gains about as much as the best of all.
-fn run_is_enough(with: &[With]) -> bool {
-    let best = |unmodified: bool| {
-        let these = with.iter().filter(|way| way.unmodified == unmodified);
-        these.max_by(|a, b| middle(a.less_time).total_cmp(&middle(b.less_time)))
-    };
-    best(true).is_some_and(|run| {
-        let others = best(false).map_or(0.0, |other| middle(other.less_time));
-        run.less_time.low > NOT_WORTH && middle(run.less_time) >= ENOUGH * others
-    })
-}
-
-fn middle(interval: Interval) -> f64 {
-    (interval.low + interval.high) / 2.0
-}
-
-/// A gain in words. `at_least`: the programs may save more.
-fn verdict(less: Interval, at_least: bool) -> String {
-    let percent = |share: f64| format!("{:.0} %", share * 100.0);
-    if less.high < NOT_WORTH {
-        return match less.high < -NOT_WORTH {
-            true => format!("{} to {} slower: leave it", percent(-less.high), percent(-less.low)),
-            false => format!("at most {}: leave it", percent(less.high.max(0.0))),
-        };
-    }
-    if less.low < -0.005 {
-        return format!(
-            "between {} slower and {} faster: unclear",
-            percent(-less.low),
-            percent(less.high)
-        );
-    }
-    let (low, high) = (percent(less.low.max(0.0)), percent(less.high));
-    if at_least {
-        // A program computes faster when it need not wake up first.
-        format!("at least {low} less time")
-    } else if low == high {
-        format!("about {low} less time")
-    } else {
-        format!("{low} to {high} less time")
-    }
 }

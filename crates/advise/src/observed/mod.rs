@@ -12,18 +12,16 @@ mod question;
 mod rounds;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 pub use flows::flows;
 
-use crossway_lab::replay::{Replay, same_as};
-use crossway_observe::recording::{Kinship, Namespaces};
+use crossway_lab::replay::{AWAKE, Channels, Replay, same_as};
+use crossway_observe::recording::{Kinship, Namespaces, Recording};
 use crossway_records::inputs::ReplayShape;
-
-/// Of two ends that take turns, each waits for about half of the time. If one sleeps for less than this part of it, it
-/// does not wait asleep.
-const AWAKE: f64 = 0.05;
 
 /// Everything that two processes exchange by the same kind of channel.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +60,9 @@ pub struct Flow {
     pub off_cpu_ns: [Option<u64>; 2],
     /// CPUs on which the ends ran most.
     pub cpus: [Option<u32>; 2],
+    /// The part of the time that the ends compute in which they compute the same on CPUs that do not sleep, from 0 to 1;
+    /// 1 if that is not known: see [`Flow::compare_awake`].
+    pub awake: f64,
 }
 
 impl Flow {
@@ -81,6 +82,19 @@ impl Flow {
     pub fn never_sleeps(&self) -> bool {
         let slept = |ns: u64| ns as f64 > AWAKE * self.span_ns as f64;
         self.is_in_turn() && self.off_cpu_ns.iter().all(|ns| ns.is_some_and(|ns| !slept(ns)))
+    }
+
+    /// Learns from the part of the recording in which CPUs were kept awake how much faster the ends compute there: a CPU
+    /// that has slept wakes up with cold caches.
+    pub fn compare_awake(&mut self, recording: &Recording) {
+        let channel = Channels::These(self.channels.iter().take(1).copied().collect());
+        let computing_ns = |recording: &Recording| {
+            let replay = Replay::of(recording, Path::new("recording"), &channel, 100).ok()?;
+            Some(replay.computing_ns()).filter(|ns| *ns > 0.0)
+        };
+        let awake = recording.awake_part().and_then(|part| computing_ns(&part));
+        let part = awake.zip(computing_ns(recording)).map(|(awake, slept)| awake / slept);
+        self.awake = part.map_or(1.0, |part| part.min(1.0));
     }
 
     /// The largest part of an end's time that went into the calls of the flow, from 0 to 1 (1 of several threads, too).

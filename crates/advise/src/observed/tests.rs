@@ -313,3 +313,36 @@ fn what_ends_save_that_look_before_they_sleep_is_the_least_that_programs_do() {
     assert_eq!(verdict(true), "at least 60 % less time");
     assert_eq!(verdict(false), "about 20 % less time");
 }
+
+#[test]
+fn ends_that_do_not_sleep_compute_as_fast_as_the_program_does_on_cpus_that_do_not() {
+    let mut recording = exchanges(50, "tcp-local", None).recording;
+    let mut flow = flows(&recording).remove(0);
+    flow.compare_awake(&recording);
+    assert_eq!(flow.awake, 1.0, "nothing is known");
+    let quicker = recording.events.iter().map(|event| {
+        let mut event = *event;
+        (event.at_ns, event.call_ns) = (event.at_ns * 6 / 10, event.call_ns * 6 / 10);
+        event
+    });
+    recording.awake = quicker.collect();
+    flow.compare_awake(&recording);
+    assert!((flow.awake - 0.6).abs() < 0.001, "{}", flow.awake);
+    // Half of each replay's time is computing.
+    let mut replayed = samples::replayed();
+    let wall_ns = replayed.messages as f64 * 1e9 / replayed.msgs_per_s_replayed;
+    replayed.computed_ns = (wall_ns / 2.0) as u64;
+    let mut records = replays("uds-stream", &[40.0; 5]);
+    records.iter_mut().for_each(|r| r.inputs.wait = Wait::Hybrid { spin_us: 200 });
+    records.extend(replays("tcp-nodelay", &[100.0; 5]));
+    records.extend(replays("uds-stream", &[80.0; 5]));
+    records.iter_mut().for_each(|record| record.replay = Some(replayed.clone()));
+    let gain = flow.gain("tcp-nodelay", &records, None, Some(10_000.0));
+    let less = |run: bool| gain.with.iter().find(|w| w.unmodified == run).unwrap().less_time;
+    let about = |less: Interval, share: f64| {
+        assert!((less.low - share).abs() < 0.001 && (less.high - share).abs() < 0.001, "{less:?}");
+    };
+    // 20 us of computing are 12 us.
+    about(less(true), 0.68);
+    about(less(false), 0.2);
+}

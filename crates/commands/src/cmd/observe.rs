@@ -32,7 +32,8 @@ use crate::ui::{Interrupts, Ui, on_screen};
 /// processes need no privilege; what cannot be seen is listed with the remedy.
 ///
 /// --record writes each call that moves bytes, with its size and times but without contents, into a folder. It uses
-/// eBPF, which needs root, or strace, which slows programs down while it runs. --import makes such a recording from a
+/// eBPF, which needs root, or strace, which slows programs down while it runs. With eBPF and --time, the programs' CPUs are
+/// kept from sleeping in the last fifth of the time, at most for a second, by threads of the lowest class. --import makes such a recording from a
 /// log of strace, a capture of packets, output of perf or a trace of NetPerfMeter.
 #[derive(clap::Args)]
 pub(crate) struct Observe {
@@ -64,6 +65,9 @@ pub(crate) struct Observe {
     /// How to record [default: ebpf, or strace where that is not possible]
     #[arg(long, value_enum, requires = "record", conflicts_with = "import")]
     by: Option<live::By>,
+    /// Do not keep the programs' CPUs from sleeping in the last fifth of --time, which tells how fast they are then
+    #[arg(long, requires = "time")]
+    no_awake_part: bool,
     /// Leave names, paths, addresses and process numbers out of the recording
     #[arg(long, requires = "record")]
     anonymous: bool,
@@ -157,6 +161,7 @@ impl Observe {
             into,
             time: self.time.map(Duration::from_secs_f64),
             anonymous: self.anonymous,
+            awake_part: !self.no_awake_part,
             by: self.by,
         };
         if self.command.is_empty() {

@@ -126,6 +126,33 @@ fn a_command_is_recorded_from_its_beginning_either_way() {
 }
 
 #[test]
+fn the_last_fifth_is_recorded_on_cpus_that_do_not_sleep() {
+    let dir = tempfile::tempdir().unwrap();
+    if !by_ebpf(dir.path()) {
+        return;
+    }
+    let script = "i=0; while [ $i -lt 200 ]; do echo twelve bytes; sleep 0.01; i=$((i + 1)); done | cat > /dev/null";
+    for (into, more, is_awake) in
+        [("awake", None, true), ("asleep", Some("--no-awake-part"), false)]
+    {
+        let mut args = vec!["--record", into, "--by", "ebpf", "--time", "1.5"];
+        args.extend(more);
+        args.extend(["--", "sh", "-c", script]);
+        text(&observe(dir.path(), &args));
+        let csv = text(&observe(dir.path(), &["--recording", into, "--csv", "-"]));
+        let sends = |awake: &str| {
+            let those = csv.lines().filter(|line| line.contains(",send,") && line.ends_with(awake));
+            those.count()
+        };
+        assert_eq!((sends(",0") > 0, sends(",1") > 0), (true, is_awake), "{into}: {csv}");
+        let shown = observe(dir.path(), &["--recording", into]);
+        let said = format!("{}{}", text(&shown), String::from_utf8_lossy(&shown.stderr));
+        let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(words.contains("on CPUs kept from sleeping"), is_awake, "{said}");
+    }
+}
+
+#[test]
 fn a_signal_ends_the_recording_and_the_command_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let script = "echo $$ > pid; while :; do echo something; sleep 0.01; done | cat > /dev/null";

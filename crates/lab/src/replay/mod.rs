@@ -233,6 +233,16 @@ impl Replay {
         (there, replies.then_some(back))
     }
 
+    /// What the roles compute for a message on average, nanoseconds.
+    pub fn computing_ns(&self) -> f64 {
+        let steps = self.script.roles.iter().flatten();
+        let computing = steps.map(|step| match step.when {
+            Some(When::Busy(ns)) => ns,
+            _ => 0,
+        });
+        computing.sum::<u64>() as f64 / f64::from(self.script.messages.max(1))
+    }
+
     /// The channels' numbers in the recording, ascending.
     pub fn numbers(&self) -> Vec<u32> {
         let mut numbers: Vec<u32> = self.recorded.channels.iter().map(|c| c.number).collect();

@@ -140,6 +140,12 @@ impl Assembly {
         self.recorder.head_mut().cpu.push(ThreadCpu { thread, ns });
     }
 
+    /// From this time on, nanoseconds on the clock of the calls, the CPUs of the observed threads are kept from sleeping.
+    pub fn awake_from(&mut self, at_ns: i64) {
+        let origin = self.origin_ns.unwrap_or(at_ns);
+        self.recorder.head_mut().awake_from_ns = Some(at_ns.saturating_sub(origin));
+    }
+
     /// When the recording ends: asks for the CPU time, since it began, of each thread that has not ended.
     pub fn ask_cpu(&mut self, used: impl Fn(u32) -> Option<u64>) {
         for (tid, thread) in &self.threads {

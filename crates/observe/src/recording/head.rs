@@ -24,6 +24,10 @@ pub struct Head {
     pub anonymous: bool,
     /// How it was recorded.
     pub method: Method,
+    /// From when on the CPUs of the observed threads were kept from sleeping, nanoseconds since the first event; missing
+    /// if they never were. See [`Recording::awake`](super::Recording::awake).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awake_from_ns: Option<i64>,
     /// Its totals. Missing if the recorder did not finish.
     pub totals: Option<Totals>,
     /// The processes.
@@ -153,6 +157,7 @@ impl Head {
             cpus: None,
             anonymous: false,
             method,
+            awake_from_ns: None,
             totals: None,
             processes: Vec::new(),
             threads: Vec::new(),

@@ -14,13 +14,30 @@ use super::{Direction, Event, HEAD, Head, Operation, RecordingError, VERSION, ev
 pub struct Recording {
     /// Its head.
     pub head: Head,
-    /// Its events.
+    /// Its events, without those of [`Recording::awake`].
     pub events: Vec<Event>,
+    /// What followed them, while the CPUs of the observed threads were kept from sleeping: programs answer and compute
+    /// faster then. Empty if that was not done.
+    pub awake: Vec<Event>,
     /// What is wrong with it, e.g. that it was cut short. The events before it are good.
     pub defects: Vec<String>,
 }
 
 impl Recording {
+    /// A recording without events.
+    pub fn new(head: Head) -> Recording {
+        Recording { head, events: Vec::new(), awake: Vec::new(), defects: Vec::new() }
+    }
+
+    /// What was recorded while CPUs were kept from sleeping, as a recording of its own; `None` if nothing was.
+    pub fn awake_part(&self) -> Option<Recording> {
+        if self.awake.is_empty() {
+            return None;
+        }
+        let head = Head { awake_from_ns: None, ..self.head.clone() };
+        Some(Recording { events: self.awake.clone(), ..Recording::new(head) })
+    }
+
     /// Reads the recording in `folder`.
     ///
     /// # Errors
@@ -40,7 +57,7 @@ impl Recording {
         }
         let head: Head = toml::from_str(&text)
             .map_err(|e| RecordingError::Head { path, why: e.message().to_owned() })?;
-        let mut recording = Recording { head, events: Vec::new(), defects: Vec::new() };
+        let mut recording = Recording::new(head);
         for number in 1.. {
             let name = events_file(number);
             let Ok(file) = File::open(folder.join(&name)) else { break };
@@ -65,7 +82,20 @@ impl Recording {
             }
             Some(_) => {}
         }
+        recording.divide();
         Ok(recording)
+    }
+
+    /// Moves what was recorded while CPUs were kept awake. Events are in the order of their returns, so what a thread had
+    /// begun before may be among it.
+    fn divide(&mut self) {
+        let Some(from_ns) = self.head.awake_from_ns else { return };
+        let first = self.events.iter().position(|event| event.at_ns >= from_ns);
+        self.awake = self.events.split_off(first.unwrap_or(self.events.len()));
+        for (row, event) in self.awake.iter_mut().enumerate() {
+            // What it waited for may be in the other part.
+            event.after = event.after.filter(|back| *back as usize <= row);
+        }
     }
 
     fn take(&mut self, file: File) -> Result<(), String> {
@@ -163,9 +193,11 @@ pub fn write_csv(recording: &Recording, out: impl Write) -> Result<(), Recording
         "cpu",
         "off_cpu_ns",
         "after",
+        "awake",
     ])?;
     let some = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
-    for event in &recording.events {
+    let events = recording.events.iter().map(|event| (event, false));
+    for (event, awake) in events.chain(recording.awake.iter().map(|event| (event, true))) {
         let process = recording.head.threads.get(event.thread as usize).copied();
         writer.write_record([
             event.at_ns.to_string(),
@@ -180,6 +212,7 @@ pub fn write_csv(recording: &Recording, out: impl Write) -> Result<(), Recording
             some(event.cpu.map(u64::from)),
             some(event.off_cpu_ns),
             some(event.after.map(u64::from)),
+            u8::from(awake).to_string(),
         ])?;
     }
     writer.flush().map_err(csv::Error::from)?;
@@ -241,5 +274,30 @@ mod tests {
         let [event] = &recording.events[..] else { panic!("{recording:?}") };
         assert_eq!((event.size_bytes, event.cpu, event.off_cpu_ns), (64, Some(3), None));
         assert_eq!(recording.head.process_cpu_ns(), [None]);
+    }
+
+    #[test]
+    fn what_was_recorded_awake_is_a_part_of_its_own() {
+        let mut recording = crate::tape::exchanges(4, "pipe", None).recording;
+        recording.events.iter_mut().for_each(|event| event.after = Some(1));
+        // The third exchange begins at 200 us, with a receive that began before.
+        recording.head.awake_from_ns = Some(200_000);
+        let all = recording.events.clone();
+        recording.divide();
+        assert_eq!((recording.events.as_slice(), recording.awake.len()), (&all[..9], 7));
+        assert_eq!(recording.awake[0].after, None, "it refers to the other part");
+        assert_eq!(recording.awake[1].after, Some(1));
+        let part = recording.awake_part().unwrap();
+        assert_eq!((part.events.as_slice(), part.head.awake_from_ns), (&*recording.awake, None));
+        assert!(part.awake_part().is_none());
+        let mut csv = Vec::new();
+        write_csv(&recording, &mut csv).unwrap();
+        let csv = String::from_utf8(csv).unwrap();
+        let awake = csv.lines().filter(|line| line.ends_with(",1")).count();
+        assert_eq!((csv.lines().count(), awake), (17, 7), "{csv}");
+        recording.head.awake_from_ns = None;
+        recording.awake.clear();
+        recording.divide();
+        assert!(recording.awake_part().is_none());
     }
 }

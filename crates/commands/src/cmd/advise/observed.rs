@@ -77,7 +77,7 @@ impl Options {
         for remark in recording.remarks() {
             ui.note(&remark);
         }
-        let flows = flows(&recording);
+        let mut flows = flows(&recording);
         let named = file.display();
         let chosen = match self.channel {
             Some(channel) => flows.iter().position(|f| f.channels.contains(&channel)).with_context(|| {
@@ -91,6 +91,7 @@ impl Options {
             }
             None => 0,
         };
+        flows[chosen].compare_awake(&recording);
         let real_rate = self.real_rate.filter(|rate| *rate > 0.0);
         let (now, instead) = (self.now.clone(), self.instead.clone());
         for id in instead.iter().filter(|id| *id != RUN).chain(&now) {

@@ -17,6 +17,8 @@ use crossway_observe::recording::{Method, Origin, Recorder};
 use crossway_observe::snapshot::Snapshot;
 use crossway_observe::target;
 use crossway_report::units::Quantity;
+use crossway_sys::awake::Awake;
+use crossway_sys::clock::monotonic_ns;
 use crossway_sys::processes::ProcessFiles;
 use crossway_sys::{proc, start};
 
@@ -40,6 +42,8 @@ pub(super) struct Order<'a> {
     pub(super) into: &'a Path,
     pub(super) time: Option<Duration>,
     pub(super) anonymous: bool,
+    /// Whether CPUs may be kept from sleeping at its end.
+    pub(super) awake_part: bool,
     pub(super) by: Option<By>,
 }
 
@@ -95,10 +99,25 @@ fn by_ebpf(
     let mut assembly = Assembly::new(recorder);
     name_processes(&mut assembly, &pids);
     started(ui, order, "eBPF", cost.observed_ns);
-    let deadline = order.time.and_then(|time| Instant::now().checked_add(time));
-    let due = || deadline.is_some_and(|at| Instant::now() >= at);
-    let not_followed = probes.record(&mut assembly, || interrupts.any() || due())?;
+    let awake = order.time.filter(|_| order.awake_part).map_or(Duration::ZERO, awake_part);
+    let until = |time: Duration| {
+        let deadline = Instant::now().checked_add(time);
+        move || interrupts.any() || deadline.is_some_and(|at| Instant::now() >= at)
+    };
+    let asleep = order.time.map_or(Duration::MAX, |time| time - awake);
+    let goes_on = probes.record(&mut assembly, until(asleep))?;
     ask_cpu(&mut assembly);
+    let cpus = probes.busy_cpus();
+    if goes_on && !interrupts.any() && !awake.is_zero() && !cpus.is_empty() {
+        let kept = Awake::keep(&cpus, awake);
+        match &kept {
+            Ok(_) => assembly.awake_from(monotonic_ns() as i64),
+            Err(why) => ui.note(&format!("the last fifth is recorded as the rest: {why}")),
+        }
+        probes.record(&mut assembly, until(awake))?;
+        ask_cpu(&mut assembly);
+    }
+    let not_followed = probes.finish(&mut assembly)?;
     let totals = assembly.finish()?;
     tell(ui, order.into, &totals);
     if not_followed > 0 {
@@ -107,6 +126,13 @@ fn by_ebpf(
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The part of a recording's time in which CPUs are kept from sleeping, at its end: a fifth, so that the programs are
+/// hardly disturbed. Shorter ones than a tenth of a second would say little.
+fn awake_part(time: Duration) -> Duration {
+    let part = (time / 5).min(Duration::from_secs(1));
+    if part < Duration::from_millis(100) { Duration::ZERO } else { part }
 }
 
 fn by_strace(ui: &Ui, order: &Order<'_>, interrupts: &Interrupts) -> anyhow::Result<ExitCode> {

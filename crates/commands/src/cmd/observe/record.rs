@@ -10,7 +10,8 @@ use std::time::SystemTime;
 use anyhow::{Context, bail};
 use crossway_observe::import::{Assembly, Format};
 use crossway_observe::recording::{
-    Direction, Head, Method, Recorder, Recording, Spread, Summary, Totals, write_csv,
+    Direction, DirectionSummary, Head, Method, Recorder, Recording, Spread, Summary, Totals,
+    write_csv,
 };
 use crossway_report::observed;
 use crossway_report::units::Quantity;
@@ -163,11 +164,31 @@ pub(super) fn show(
             ),
         );
     }
+    if let Some(sentence) = awake(&recording, &summary) {
+        ui.print_noted("33", "note:", &sentence);
+    }
     ui.print_noted("33", "note:", &format!("not seen: {}", recording.head.method.blind_to));
     if let Some(lost) = recording.head.totals.as_ref().and_then(|totals| totals.lost.sentence()) {
         ui.print_noted("33", "note:", &lost);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the channel with the most messages did while CPUs were kept from sleeping.
+fn awake(recording: &Recording, summary: &Summary) -> Option<String> {
+    let busiest = summary.directions.first()?;
+    let part = Summary::of_groups(&recording.awake_part()?);
+    let same =
+        |d: &&DirectionSummary| (d.channel, d.direction) == (busiest.channel, busiest.direction);
+    let there = part.directions.iter().find(same)?;
+    let gap = |d: &DirectionSummary| Some(Quantity::Duration.show(d.gap_ns?.p50 as f64));
+    Some(format!(
+        "on CPUs kept from sleeping, channel {} carries a message every {} instead of {} (the last {})",
+        busiest.channel,
+        gap(there)?,
+        gap(busiest)?,
+        Quantity::Duration.show(part.span_ns as f64)
+    ))
 }
 
 /// What the columns of the table are.
