@@ -22,7 +22,7 @@ pub(super) fn middle(interval: Interval) -> f64 {
     (interval.low + interval.high) / 2.0
 }
 
-/// A gain in words. `at_least`: the programs may save more.
+/// A gain in words. `at_least`: part of what the programs save is not known.
 pub(super) fn verdict(less: Interval, at_least: bool) -> String {
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     if less.high < NOT_WORTH {
