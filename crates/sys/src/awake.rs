@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use crate::OsError;
@@ -16,26 +16,33 @@ use crate::clock::monotonic_ns;
 #[derive(Debug)]
 pub struct Awake {
     done: Arc<AtomicBool>,
+    troubles: Receiver<OsError>,
 }
 
 impl Awake {
-    /// Keeps these CPUs awake for at most a time.
+    /// Keeps these CPUs awake for at most a time. Does not wait for its threads: on a CPU that others use fully, one of the
+    /// lowest class may begin a second later.
     ///
     /// # Errors
-    /// This thread may not run on one of them, or no thread can be started. None is kept awake then.
+    /// No thread can be started.
     pub fn keep(cpus: &[u32], most: Duration) -> Result<Awake, OsError> {
-        let awake = Awake { done: Arc::default() };
         let until = monotonic_ns().saturating_add(most.as_nanos() as u64);
-        let (begun, beginnings) = channel();
+        let (say, troubles) = channel();
+        let awake = Awake { done: Arc::default(), troubles };
         for cpu in cpus.iter().copied() {
-            let (done, begun) = (Arc::clone(&awake.done), begun.clone());
+            let (done, say) = (Arc::clone(&awake.done), say.clone());
             std::thread::Builder::new()
                 .name(format!("awake-{cpu}"))
-                .spawn(move || stay(cpu, &done, until, &begun))
+                .spawn(move || stay(cpu, &done, until, &say))
                 .map_err(|e| OsError::new("clone", "a thread", e))?;
         }
-        beginnings.iter().take(cpus.len()).collect::<Result<(), OsError>>()?;
         Ok(awake)
+    }
+
+    /// Why a CPU was not kept awake, as far as that is known by now: this process may not run on it, or may not change the
+    /// class of a thread.
+    pub fn trouble(&self) -> Option<OsError> {
+        self.troubles.try_recv().ok()
     }
 }
 
@@ -46,12 +53,13 @@ impl Drop for Awake {
     }
 }
 
-fn stay(cpu: u32, done: &AtomicBool, until: u64, begun: &Sender<Result<(), OsError>>) {
-    let ready = pin(cpu).and_then(|()| yield_to_all());
-    let is_ready = ready.is_ok();
-    let _ = begun.send(ready);
+fn stay(cpu: u32, done: &AtomicBool, until: u64, say: &Sender<OsError>) {
+    if let Err(trouble) = pin(cpu).and_then(|()| yield_to_all()) {
+        let _ = say.send(trouble);
+        return;
+    }
     // No pause instruction: a hypervisor may take the CPU away from a thread that pauses again and again.
-    while is_ready && !done.load(Ordering::Relaxed) && monotonic_ns() < until {}
+    while !done.load(Ordering::Relaxed) && monotonic_ns() < until {}
 }
 
 /// Gives the calling thread the lowest class.
@@ -82,24 +90,27 @@ mod tests {
         those.map(|task| policy(read(task.path().join("stat"))).as_deref() == Some("5")).collect()
     }
 
+    /// Waits until the threads are these.
+    fn until_they_are(expected: &[bool]) {
+        while threads() != expected {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     #[test]
     fn a_thread_of_the_lowest_class_runs_on_each_cpu_until_it_is_dropped() {
+        if let Err(why) = std::thread::spawn(yield_to_all).join().unwrap() {
+            return eprintln!("SKIP awake: {why}; allow sched_setscheduler");
+        }
         let cpus = allowed().unwrap();
-        // A container may forbid to change the class.
-        let awake = match Awake::keep(&cpus, Duration::from_secs(600)) {
-            Ok(awake) => awake,
-            Err(why) => return eprintln!("SKIP awake: {why}; allow sched_setscheduler"),
-        };
-        assert_eq!(threads(), vec![true; cpus.len()]);
+        let awake = Awake::keep(&cpus, Duration::from_secs(600)).unwrap();
+        until_they_are(&vec![true; cpus.len()]);
+        assert!(awake.trouble().is_none());
         drop(awake);
-        while !threads().is_empty() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        // No such CPU: those that began end.
-        let none = Awake::keep(&[cpus[0], 1 << 20], Duration::from_secs(600)).unwrap_err();
-        assert!(none.to_string().contains("sched_setaffinity"), "{none}");
-        while !threads().is_empty() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until_they_are(&[]);
+        // There is no such CPU.
+        let awake = Awake::keep(&[1 << 20], Duration::from_secs(600)).unwrap();
+        let trouble = awake.troubles.recv().unwrap().to_string();
+        assert!(trouble.contains("sched_setaffinity"), "{trouble}");
     }
 }

@@ -140,10 +140,11 @@ impl Assembly {
         self.recorder.head_mut().cpu.push(ThreadCpu { thread, ns });
     }
 
-    /// From this time on, nanoseconds on the clock of the calls, the CPUs of the observed threads are kept from sleeping.
-    pub fn awake_from(&mut self, at_ns: i64) {
-        let origin = self.origin_ns.unwrap_or(at_ns);
-        self.recorder.head_mut().awake_from_ns = Some(at_ns.saturating_sub(origin));
+    /// From this time on, nanoseconds on the clock of the calls, the CPUs of the observed threads are kept from sleeping;
+    /// `None`: they never were.
+    pub fn awake_from(&mut self, at_ns: Option<i64>) {
+        let origin = self.origin_ns.or(at_ns).unwrap_or(0);
+        self.recorder.head_mut().awake_from_ns = at_ns.map(|at_ns| at_ns.saturating_sub(origin));
     }
 
     /// When the recording ends: asks for the CPU time, since it began, of each thread that has not ended.

@@ -109,12 +109,13 @@ fn by_ebpf(
     ask_cpu(&mut assembly);
     let cpus = probes.busy_cpus();
     if goes_on && !interrupts.any() && !awake.is_zero() && !cpus.is_empty() {
+        assembly.awake_from(Some(monotonic_ns() as i64));
         let kept = Awake::keep(&cpus, awake);
-        match &kept {
-            Ok(_) => assembly.awake_from(monotonic_ns() as i64),
-            Err(why) => ui.note(&format!("the last fifth is recorded as the rest: {why}")),
-        }
         probes.record(&mut assembly, until(awake))?;
+        if let Some(why) = kept.map_or_else(Some, |kept| kept.trouble()) {
+            assembly.awake_from(None);
+            ui.note(&format!("the last fifth is recorded as the rest: {why}"));
+        }
         ask_cpu(&mut assembly);
     }
     let not_followed = probes.finish(&mut assembly)?;
