@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
-use aya::programs::BtfTracePoint;
+use aya::programs::{BtfTracePoint, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use crossway_sys::Errno;
 use crossway_sys::clock::monotonic_ns;
@@ -100,15 +100,23 @@ const FORBIDDEN: [i32; 2] = [Errno::PERM.raw_os_error(), Errno::ACCESS.raw_os_er
 impl ProbeError {
     fn refused(error: impl Into<EbpfError>) -> ProbeError {
         let error = error.into();
+        // The verifier refuses a program by the same number as who lacks a right, but says why.
+        let explained = match &error {
+            EbpfError::ProgramError(ProgramError::LoadError { verifier_log, .. }) => {
+                !verifier_log.to_string().trim().is_empty()
+            }
+            _ => false,
+        };
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
         while let Some(at) = cause {
             let code = at.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
             if code.is_some_and(|code| FORBIDDEN.contains(&code)) {
-                return if is_locked_down() {
-                    ProbeError::LockedDown
-                } else {
-                    ProbeError::NotPermitted
-                };
+                if is_locked_down() {
+                    return ProbeError::LockedDown;
+                }
+                if !explained {
+                    return ProbeError::NotPermitted;
+                }
             }
             cause = at.source();
         }
