@@ -181,13 +181,17 @@ fn awake(recording: &Recording, summary: &Summary) -> Option<String> {
     let same =
         |d: &&DirectionSummary| (d.channel, d.direction) == (busiest.channel, busiest.direction);
     let there = part.directions.iter().find(same)?;
+    // A call of another thread may have begun long before, and returned only then.
+    let last = recording.awake.last()?;
+    let ended_ns = last.at_ns.saturating_add_unsigned(last.call_ns);
+    let span_ns = ended_ns.saturating_sub(recording.head.awake_from_ns?);
     let gap = |d: &DirectionSummary| Some(Quantity::Duration.show(d.gap_ns?.p50 as f64));
     Some(format!(
         "on CPUs kept from sleeping, channel {} carries a message every {} instead of {} (the last {})",
         busiest.channel,
         gap(there)?,
         gap(busiest)?,
-        Quantity::Duration.show(part.span_ns as f64)
+        Quantity::Duration.show(span_ns as f64)
     ))
 }
 
