@@ -64,7 +64,8 @@ impl Site {
     fn python(&self, script: &str, arguments: &[&str], with_library: bool) -> Command {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(script);
         let mut command = self.command(PYTHON, with_library);
-        command.arg(script).args(arguments);
+        // Nothing is written beside the sources.
+        command.arg("-B").arg(script).args(arguments);
         command
     }
 
