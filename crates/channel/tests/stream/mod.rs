@@ -10,8 +10,7 @@ pub(crate) fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(120))
 }
 
-/// Sends messages until it is told to stop, then closes. `sent` is their number so far. Returns how
-/// many it sent.
+/// Sends messages until `stop` is set, then closes; counts them in `sent`. Returns their number.
 pub(crate) fn pump(mut sender: Sender, seed: u64, stop: &AtomicBool, sent: &AtomicU64) -> u64 {
     let (mut stream, mut msg) = (Stream::new(seed), [0; 4096]);
     while !stop.load(Ordering::Relaxed) {
@@ -23,8 +22,7 @@ pub(crate) fn pump(mut sender: Sender, seed: u64, stop: &AtomicBool, sent: &Atom
     stream.count()
 }
 
-/// Receives messages until the other end closes. `received` is their number so far. Returns how
-/// many arrived.
+/// Receives messages until the other end closes; counts them in `received`. Returns their number.
 pub(crate) fn drain(mut receiver: Receiver, seed: u64, received: &AtomicU64) -> u64 {
     let mut stream = Stream::new(seed);
     loop {
