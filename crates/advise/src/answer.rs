@@ -30,6 +30,7 @@ use super::question::{Question, Site};
 use super::survey::Survey;
 use super::trials::Trial;
 use crossway_records::figure::Figure;
+use crossway_records::sorting::SortSmall;
 use crossway_records::stats::{Estimate, TRIALS_AT_LEAST};
 
 /// A row of the decision table.
@@ -220,7 +221,7 @@ pub(super) fn put_together(
     }
     enter_table(&mut advice, &judged, choice.as_ref());
     let mut runs: Vec<&String> = judged.iter().flat_map(|j| &j.runs).collect();
-    runs.sort();
+    runs.sort_unstable();
     runs.dedup();
     if survey.trials.is_empty() && runs.len() > 1 {
         advice.notes.push(format!(
@@ -289,7 +290,7 @@ fn all_judged(
         };
         advice.ruled_out.push(RuledOut::new(candidate.label(), objection, basis));
     }
-    judged.sort_by(|a, b| a.cost.value.total_cmp(&b.cost.value));
+    judged.sort_small_by(|a, b| a.cost.value.total_cmp(&b.cost.value));
     // The commands that repeat the runs measure all candidates, so the slowest one decides how long the trials must be.
     for at in 0..question.goals.latency_us.len() {
         let of = |j: &Judged| j.goals.get(at)?.lacking?.measure_ms;

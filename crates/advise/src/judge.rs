@@ -18,6 +18,7 @@ use super::trials::{SurveyPart, Trial};
 use crossway_records::figure::Figure;
 use crossway_records::inputs::{Ends, Load};
 pub use crossway_records::record::RATE_REACHED;
+use crossway_records::sorting::SortSmall;
 use crossway_records::stats::Estimate;
 use crossway_records::stats::TRIALS_AT_LEAST;
 use crossway_records::testbed::Testbed;
@@ -155,7 +156,7 @@ pub fn judge<'a>(
     let mut plain_runs: Vec<String> =
         mix.trials().filter(|t| t.survey_part().is_none()).map(|t| t.run.clone()).collect();
     for names in [&mut cases, &mut runs, &mut plain_runs] {
-        names.sort();
+        names.sort_unstable();
         names.dedup();
     }
     let rates: Vec<f64> = times.iter().map(|ns| 1e9 / ns).collect();
@@ -339,7 +340,7 @@ fn admissible(judged: &[Judged]) -> Vec<&Judged> {
 /// undecided goals is chosen; then the one that satisfies the most preferences; then the one for which the program changes
 /// least; then the simplest.
 fn among<'a>(question: &Question, mut admissible: Vec<&'a Judged>) -> Option<Choice<'a>> {
-    admissible.sort_by(|a, b| a.cost.value.total_cmp(&b.cost.value));
+    admissible.sort_small_by(|a, b| a.cost.value.total_cmp(&b.cost.value));
     let least = admissible.first()?.cost.value;
     let rivals: Vec<&Judged> =
         admissible.iter().copied().filter(|j| j.cost.value <= least * NO_RIVAL).collect();
@@ -354,7 +355,7 @@ fn among<'a>(question: &Question, mut admissible: Vec<&'a Judged>) -> Option<Cho
             equal.push((j, *p));
         }
     }
-    equal.sort_by_key(|(j, _)| {
+    equal.sort_small_by_key(|(j, _)| {
         let change = j.candidate.change_from(question.now);
         (j.undecided_goals(), -j.preferences(question), change, j.simplicity())
     });

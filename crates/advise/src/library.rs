@@ -17,6 +17,7 @@ use crossway_lab::run::PLAN;
 use crossway_records::record::Status;
 use crossway_records::records_io::{self, RESULTS};
 use crossway_records::runs;
+use crossway_records::sorting::SortSmall;
 
 /// Files are read in parts of this many bytes, in parallel by one thread per CPU, but at most 16.
 const PART_BYTES: u64 = 8 << 20;
@@ -193,7 +194,7 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> 
         };
         workers.into_iter().flat_map(join).collect()
     });
-    all.sort_by_key(|(at, _)| *at);
+    all.sort_small_by_key(|(at, _)| *at);
     all.into_iter().map(|(_, result)| result).collect()
 }
 

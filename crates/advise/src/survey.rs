@@ -26,6 +26,7 @@ use super::looking::{LOOKING_TRIALS, lookers};
 use super::question::{Question, Site};
 use super::trials::{SurveyPart, Trial};
 use crossway_lab::plan::Plan;
+use crossway_records::sorting::SortSmall;
 use crossway_records::stats::TRIALS_AT_LEAST;
 
 /// Assumed time for starting, verifying and closing a trial, until the survey has measured this time.
@@ -324,7 +325,7 @@ impl Surveyor<'_> {
     /// first, ordered by cost, then the others, ordered by how far they miss the goals.
     fn better_half(&self, candidates: Vec<Candidate>, known: &[Trial]) -> Vec<Candidate> {
         let mut judged = self.judged(&candidates, known);
-        judged.sort_by(|a, b| {
+        judged.sort_small_by(|a, b| {
             let key = |j: &Judged| {
                 (!j.admissible(), if j.admissible() { j.cost.value } else { j.violation() })
             };

@@ -27,6 +27,7 @@ pub mod runs;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
 pub mod side_records;
+pub mod sorting;
 pub mod stats;
 pub mod steps;
 pub mod testbed;

@@ -8,6 +8,7 @@ use crate::awake::sleeps_per_msg;
 use crate::figure::Figure;
 use crate::percentile::Percentile;
 use crate::record::Record;
+use crate::sorting::SortSmall;
 use crate::stats;
 
 /// The two groups are at least this factor apart: the smallest figure of one is this many times the largest of the
@@ -57,7 +58,7 @@ impl Regimes {
             .iter()
             .filter_map(|r| Some((speed.of(r).filter(|x| x.is_finite() && *x > 0.0)?, *r)))
             .collect();
-        by_figure.sort_by(|a, b| a.0.total_cmp(&b.0));
+        by_figure.sort_small_by(|a, b| a.0.total_cmp(&b.0));
         let figures: Vec<f64> = by_figure.iter().map(|(figure, _)| *figure).collect();
         let (low, high) = by_figure.split_at(gap(&figures)?);
         Some(Regimes { speed, low: Regime::of(low)?, high: Regime::of(high)? })

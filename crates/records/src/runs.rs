@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::records_io::RESULTS;
 use crate::run_info::RunInfo;
+use crate::sorting::SortSmall;
 
 /// The folder in which `measure` creates runs by default.
 pub const OUT: &str = "out";
@@ -60,7 +61,7 @@ pub fn folders(out: &Path) -> Vec<PathBuf> {
     let (mut found, others): (Vec<PathBuf>, Vec<PathBuf>) = within(out).partition(is_run);
     let answers = others.iter().filter(|dir| dir.join(QUESTION).is_file());
     found.extend(answers.flat_map(|answer| within(answer)).filter(is_run));
-    found.sort();
+    found.sort_unstable();
     found
 }
 
@@ -73,7 +74,7 @@ pub fn list(out: &Path) -> Vec<Found> {
             Some((info.started_unix_ms, Found { dir, name: info.name }))
         })
         .collect();
-    found.sort_by(|a, b| (a.0, &a.1.dir).cmp(&(b.0, &b.1.dir)));
+    found.sort_small_by(|a, b| (a.0, &a.1.dir).cmp(&(b.0, &b.1.dir)));
     found.into_iter().map(|(_, run)| run).collect()
 }
 
@@ -116,7 +117,7 @@ pub fn find(word: &Path) -> Result<PathBuf, FindError> {
         None if name == LATEST => Err(FindError::NoRuns { out }),
         None => {
             let mut names: Vec<String> = runs.into_iter().filter_map(|run| run.name).collect();
-            names.sort();
+            names.sort_unstable();
             names.dedup();
             Err(unknown(names))
         }

@@ -1,5 +1,6 @@
 //! Which figure is best, and which of the others the trials do not distinguish from it.
 
+use crate::sorting::SortSmall;
 use crate::stats::Estimate;
 
 /// Sorts entries by their figures, the best first, and returns their ranks in the new order, from 1. Entries that tie
@@ -12,7 +13,7 @@ pub fn order<T>(
     estimate: impl Fn(&T) -> Estimate,
     more_is_better: bool,
 ) -> Vec<Option<usize>> {
-    entries.sort_by(|a, b| {
+    entries.sort_small_by(|a, b| {
         let (a, b) = (estimate(a), estimate(b));
         let order = a.value.total_cmp(&b.value);
         let order = if more_is_better { order.reverse() } else { order };
@@ -25,7 +26,7 @@ pub fn order<T>(
         let first = estimate(&entries[leader]);
         let apart = |e: &T| !estimate(e).overlaps(&first);
         // One that ties is listed with the first, even if the median of one that does not lies between them.
-        entries[leader + 1..ranked].sort_by_key(apart);
+        entries[leader + 1..ranked].sort_small_by_key(apart);
         let tied = entries[leader + 1..ranked].iter().take_while(|e| !apart(e)).count();
         ranks[leader..=leader + tied].fill(Some(leader + 1));
         leader += 1 + tied;

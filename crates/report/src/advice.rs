@@ -2,6 +2,7 @@
 
 use crossway_advise::{Advice, Compared, Flip};
 use crossway_records::awake::busy_explained;
+use crossway_records::sorting::SortSmall;
 use crossway_records::stats::Estimate;
 use crossway_records::stats::{TRIALS_AT_LEAST, interval_name};
 use minijinja::value::Serde;
@@ -131,7 +132,7 @@ pub fn shortlist(advice: &Advice, most: usize) -> Vec<&Compared> {
         matches!(c.verdict, "chosen" | "equal") || advice.runner_up.as_ref() == Some(&c.candidate)
     };
     let mut order: Vec<usize> = (0..advice.compared.len()).collect();
-    order.sort_by_key(|&at| {
+    order.sort_small_by_key(|&at| {
         let c = &advice.compared[at];
         (!named(c), c.verdict == "fails", at)
     });

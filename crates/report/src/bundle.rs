@@ -174,7 +174,7 @@ fn archive(copy: &Path, name: &str, out: &mut impl Write) -> Result<(), BundleEr
             files.push(entry.map_err(at(&folder))?.path());
         }
     }
-    files.sort();
+    files.sort_unstable();
     for file in files.iter().filter(|file| file.is_file()) {
         let opened = fs::File::open(file).map_err(at(file))?;
         let mut header = tar::Header::new_gnu();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crossway_records::histogram::{Archive, read_log};
 use crossway_records::percentile::SAMPLES_BEYOND;
 use crossway_records::record::Span;
+use crossway_records::sorting::SortSmall;
 use hdrhistogram::Histogram;
 use hdrhistogram::iterators::IterationValue;
 
@@ -100,7 +101,7 @@ impl Distribution {
             };
             shares.extend(trial.iter_recorded().map(of_value));
         }
-        shares.sort_by_key(|(value, _)| *value);
+        shares.sort_small_by_key(|(value, _)| *value);
         let mut up_to = 0.0;
         for (_, share) in &mut shares {
             up_to += *share;

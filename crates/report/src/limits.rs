@@ -2,6 +2,7 @@
 
 use crossway_records::limits::bound::{self, Loop, Readings, is_better};
 use crossway_records::limits::{CopyLimit, Limits as Measured, Spread};
+use crossway_records::sorting::SortSmall;
 use crossway_records::stats;
 use crossway_records::stats::Estimate;
 
@@ -58,7 +59,7 @@ impl Limits {
                     .copies(copies)
                     .map(|c| (c.size_bytes as f64, c.bytes_per_s.median))
                     .collect();
-                points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+                points.sort_small_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
                 // If several pairs of cores were measured, the best one is the limit.
                 points.dedup_by_key(|p| p.0);
                 (points.len() > 1).then(|| (name.to_owned(), points))

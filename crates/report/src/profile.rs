@@ -9,6 +9,7 @@ use crate::flame;
 use crate::html::HtmlError;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units::{Quantity, count};
+use crossway_records::sorting::SortSmall;
 
 const TEMPLATE: &str = include_str!("../assets/profile.html");
 const STYLE: &str = include_str!("../assets/page.css");
@@ -111,7 +112,7 @@ fn change(a: &Profile, b: &Profile) -> Option<String> {
         .collect();
     let all: f64 = parts.iter().map(|(_, ns)| ns.abs()).sum();
     parts.retain(|(_, ns)| ns.abs() > NAMED_SHARE * all);
-    parts.sort_by(|x, y| y.1.abs().total_cmp(&x.1.abs()));
+    parts.sort_small_by(|x, y| y.1.abs().total_cmp(&x.1.abs()));
     let others = whole - parts.iter().map(|(_, ns)| ns).sum::<f64>();
     let mut named: Vec<String> =
         parts.iter().map(|(part, ns)| format!("{} {}", part.words(), signed(*ns))).collect();
@@ -186,7 +187,7 @@ pub fn hot(profile: &Profile, at_most: usize) -> Sheet {
     let ns = |role: &RoleProfile, samples: u64| {
         per_message(profile, role) * samples as f64 / role.samples.max(1) as f64
     };
-    all.sort_by(|a, b| ns(b.0, b.1.samples).total_cmp(&ns(a.0, a.1.samples)));
+    all.sort_small_by(|a, b| ns(b.0, b.1.samples).total_cmp(&ns(a.0, a.1.samples)));
     let rows = all
         .into_iter()
         .take(at_most)

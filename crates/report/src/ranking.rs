@@ -4,6 +4,7 @@ use crossway_records::figure::Figure;
 use crossway_records::inputs::{Per, Workload};
 use crossway_records::percentile::Percentile;
 use crossway_records::record::Span;
+use crossway_records::sorting::SortSmall;
 
 use crate::summary::{Case, Summary};
 use crate::units::Quantity;
@@ -147,7 +148,7 @@ impl Ranking {
             })
             .collect();
         // Equal figures stay in the order of the contenders.
-        all.sort_by_key(|e| e.contender);
+        all.sort_small_by_key(|e| e.contender);
         let ranks = ties::order(&mut all, |e| e.figure, metric.figure.more_is_better());
         let ranked = ranks.iter().flatten().count();
         let too_few = all.split_off(ranked);

@@ -9,6 +9,7 @@ use crate::html::{Drawn, drawn};
 use crate::run::Run;
 use crate::steps::{self, Shapes};
 use crate::units::{Quantity, size};
+use crossway_records::sorting::SortSmall;
 
 const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 470.0;
@@ -183,7 +184,7 @@ fn grid(out: &mut String, frame: &Frame, lines: &[(&Series, &Drawn)], unit: &str
         }
     }
     let mut sizes: Vec<f64> = lines.iter().flat_map(|(s, _)| s.x.iter().copied()).collect();
-    sizes.sort_by(f64::total_cmp);
+    sizes.sort_unstable_by(f64::total_cmp);
     sizes.dedup();
     let mut last = f64::NEG_INFINITY;
     for bytes in sizes {
@@ -347,7 +348,7 @@ fn names(out: &mut String, frame: &Frame, lines: &[(&Series, &Drawn)]) {
     const APART: f64 = 15.0;
     let mut ends: Vec<(f64, &Drawn)> =
         lines.iter().filter_map(|(s, how)| Some((frame.down(*s.y.last()?), *how))).collect();
-    ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+    ends.sort_small_by(|a, b| a.0.total_cmp(&b.0));
     let mut last = f64::NEG_INFINITY;
     for end in &mut ends {
         end.0 = end.0.max(last + APART);

@@ -9,6 +9,7 @@ use super::super::trials::Trial;
 use crossway_lab::other_work::{OtherWork, other_cpus, warning_about};
 use crossway_lab::preflight::{self, Finding};
 use crossway_records::compare::durations::{CHANGES_FIGURES, Planned, names};
+use crossway_records::sorting::SortSmall;
 
 /// Describes what disturbed the machine before and during these runs, in one sentence for each kind of disturbance.
 pub(super) fn disturbances(
@@ -79,7 +80,7 @@ fn during(sources: &Sources<'_>, survey: &Survey, runs: &[&String]) -> Option<St
             Some((other_cpus(&work)?, *run, warning_about(&work)?))
         })
         .collect();
-    busy.sort_by(|a, b| b.0.total_cmp(&a.0));
+    busy.sort_small_by(|a, b| b.0.total_cmp(&a.0));
     let (_, run, warning) = busy.first()?;
     Some(match busy.len() {
         1 => format!("in {run}, {warning}"),

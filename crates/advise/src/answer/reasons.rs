@@ -16,6 +16,7 @@ use crossway_lab::run::Folder;
 use crossway_records::figure::Figure;
 use crossway_records::record::Span;
 use crossway_records::runs::{OUT, QUESTION};
+use crossway_records::sorting::SortSmall;
 
 /// Candidates that were ruled out for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -139,7 +140,7 @@ pub(super) fn enter_flips(
         let varied = variation.apply(question);
         let mut there: Vec<Judged> =
             survey.varied.iter().filter_map(|c| judge(&varied, c, survey.trials.iter())).collect();
-        there.sort_by(|a, b| a.cost.value.total_cmp(&b.cost.value));
+        there.sort_small_by(|a, b| a.cost.value.total_cmp(&b.cost.value));
         let choice = choose(&varied, &there);
         let own = there.iter().find(|j| j.candidate == chosen.candidate);
         let differs = match (&choice, own) {
@@ -223,7 +224,7 @@ pub(super) fn nothing_admissible(
     if by_violation.iter().any(|j| !j.former) {
         by_violation.retain(|j| !j.former);
     }
-    by_violation.sort_by(|a, b| a.violation().total_cmp(&b.violation()));
+    by_violation.sort_small_by(|a, b| a.violation().total_cmp(&b.violation()));
     let Some(nearest) = by_violation.iter().find(|j| !j.admissible()).or(by_violation.first())
     else {
         let why = if survey.trials.is_empty() {

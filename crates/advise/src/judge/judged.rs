@@ -76,7 +76,7 @@ impl TwoWays {
     /// Divides trials by their typical times per message, nanoseconds; `None` if they do not fall into two groups.
     pub(super) fn of(mut times: Vec<f64>) -> Option<TwoWays> {
         times.retain(|ns| *ns > 0.0);
-        times.sort_by(f64::total_cmp);
+        times.sort_unstable_by(f64::total_cmp);
         let (fast, slow) = times.split_at(regimes::gap(&times)?);
         let range = |group: &[f64]| (group[0] / 1e3, group[group.len() - 1] / 1e3);
         Some(TwoWays { trials: [fast.len(), slow.len()], us: [range(fast), range(slow)] })

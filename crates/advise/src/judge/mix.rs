@@ -7,6 +7,7 @@ use crate::question::{Percentile, Question};
 use crate::trials::Trial;
 use crossway_records::figure::Figure;
 use crossway_records::record::Status;
+use crossway_records::sorting::SortSmall;
 use crossway_records::stats::{self, TRIALS_AT_LEAST};
 
 /// Factor by which a trial is longer than the time in which it had just enough samples, since rates vary.
@@ -83,7 +84,7 @@ impl<'t> Mix<'t> {
         let mut sizes = self.sizes.clone();
         let n = sizes.iter().map(|(_, trials)| trials.len()).min().unwrap_or(0);
         for (_, trials) in &mut sizes {
-            trials.sort_by_key(|t| !t.lacks(percentile));
+            trials.sort_small_by_key(|t| !t.lacks(percentile));
             trials.drain(..trials.len() - n);
         }
         rows(&sizes).into_iter().partition(|row| !row.trials().any(|t| t.lacks(percentile)))

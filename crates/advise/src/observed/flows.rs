@@ -8,6 +8,7 @@ use crossway_observe::recording::{Direction, Event, Kinship, Operation, Recordin
 use super::{Flow, shape};
 use crossway_lab::replay::{Channels, Replay, first_directions};
 use crossway_records::inputs::ReplayShape;
+use crossway_records::sorting::SortSmall;
 
 /// What an exchange of a channel has so far.
 #[derive(Default)]
@@ -87,7 +88,7 @@ pub fn flows(recording: &Recording) -> Vec<Flow> {
         .map(|((carrier, ends, both), group)| put_together(recording, carrier, ends, both, group))
         .collect();
     // What goes to a process that was not recorded is the smaller part of the story.
-    flows.sort_by_key(|flow| {
+    flows.sort_small_by_key(|flow| {
         let whole = flow.ends.iter().all(Option::is_some);
         std::cmp::Reverse((whole, flow.in_calls_ns.iter().sum::<u64>()))
     });
@@ -101,7 +102,7 @@ fn put_together(
     both: bool,
     mut group: Vec<Channel>,
 ) -> Flow {
-    group.sort_by_key(|channel| (std::cmp::Reverse(channel.messages), channel.number));
+    group.sort_small_by_key(|channel| (std::cmp::Reverse(channel.messages), channel.number));
     let busiest = group[0].number;
     // A stream that the program paces differs from one that the channel holds back.
     let one_way = || {
@@ -174,7 +175,7 @@ fn channels(recording: &Recording) -> Vec<Channel> {
             channel
         })
         .collect();
-    channels.sort_by_key(|channel| channel.number);
+    channels.sort_small_by_key(|channel| channel.number);
     channels
 }
 

@@ -23,6 +23,7 @@ use crossway_lab::replay::{Channels, Replay};
 use crossway_records::figure::Figure;
 use crossway_records::inputs::{ReplayShape, Workload};
 use crossway_records::record::{Record, Status};
+use crossway_records::sorting::SortSmall;
 use crossway_records::stats::Interval;
 use toml::{Table, Value};
 
@@ -247,7 +248,7 @@ impl Flow {
                 verdict: verdict(less_time, unmodified && whole && self.awake >= 1.0),
             });
         }
-        with.sort_by(|a, b| middle(b.less_time).total_cmp(&middle(a.less_time)));
+        with.sort_small_by(|a, b| middle(b.less_time).total_cmp(&middle(a.less_time)));
         if polls {
             remarks.push(
                 "the programs never sleep while they wait, so nothing is predicted for crossway run, which spares sleeping"

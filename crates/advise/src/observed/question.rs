@@ -5,6 +5,7 @@ use toml::{Table, Value};
 use super::{Flow, median};
 use crossway_lab::plan::{number, table};
 use crossway_records::inputs::ReplayShape;
+use crossway_records::sorting::SortSmall;
 use crossway_records::testbed::Share;
 
 /// Below this part of the time, exchanges have a rate of their own instead of following each other.
@@ -88,7 +89,7 @@ impl Flow {
             .map(|(size, count)| ((*size).max(1), *count))
             .filter(|(_, count)| *count as f64 >= all as f64 * RARE)
             .collect();
-        sizes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        sizes.sort_small_by_key(|(_, count)| std::cmp::Reverse(*count));
         sizes.truncate(MOST_SIZES);
         match sizes[..] {
             [] => number(median(&self.requests).unwrap_or(1).max(1)),

@@ -1,5 +1,6 @@
 //! Parses the values of a question's keys.
 
+use crossway_records::sorting::SortSmall;
 use std::collections::BTreeMap;
 
 use toml::Value;
@@ -57,9 +58,9 @@ pub(super) fn sizes(at: &At<'_>, value: &Value) -> Result<Vec<Share>, PlanError>
     }
     let total: f64 = shares.iter().map(|s| s.share).sum();
     shares.iter_mut().for_each(|s| s.share /= total);
-    shares.sort_by_key(|s| s.bytes);
+    shares.sort_small_by_key(|s| s.bytes);
     put_together(&mut shares);
-    shares.sort_by(|a, b| b.share.total_cmp(&a.share));
+    shares.sort_small_by(|a, b| b.share.total_cmp(&a.share));
     Ok(shares)
 }
 

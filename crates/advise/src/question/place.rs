@@ -7,6 +7,7 @@ use super::parts::word;
 use crossway_lab::plan::{At, PlanError, share};
 use crossway_lab::similar::did_you_mean;
 use crossway_mech::registry;
+use crossway_records::sorting::SortSmall;
 use crossway_records::testbed::{HostWords, Share};
 
 /// The values of `started`, and whether they mean that the programs were started apart.
@@ -56,7 +57,7 @@ pub(super) fn place(at: &At<'_>, top: &Table) -> Result<Place, PlanError> {
         None if site == Site::SameHost && apart => Share::ALL.to_vec(),
         None => Vec::new(),
     };
-    shares.sort_by_key(|share| share.name());
+    shares.sort_small_by_key(|share| share.name());
     shares.dedup();
     if site == Site::SameHost && apart && !shares.contains(&Share::Network) {
         return Err(at.key("shares").bad(

@@ -9,6 +9,7 @@ use super::super::question::Question;
 use super::super::trials::{SurveyPart, survey_group};
 use crossway_lab::plan::{Plan, number, table, testbed_table, value};
 use crossway_records::inputs::{Ends, Extent};
+use crossway_records::sorting::SortSmall;
 
 pub(super) const WARMUP_MS: u64 = 15;
 /// Minimum number of bursts in a paced trial, so that its percentiles are meaningful.
@@ -61,7 +62,7 @@ pub(super) fn plan_of(
     let mut groups = Table::new();
     for share in &question.sizes {
         let mut waits: Vec<_> = candidates.iter().map(|c| c.wait).collect();
-        waits.sort_by_key(crossway_records::cases::wait_name);
+        waits.sort_small_by_key(crossway_records::cases::wait_name);
         waits.dedup();
         for wait in waits {
             let mechanisms: Vec<Value> = candidates

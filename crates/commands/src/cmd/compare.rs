@@ -14,6 +14,7 @@ use crossway_records::compare::{
 };
 use crossway_records::record::Record;
 use crossway_records::records_io::{ENVIRONMENT, read_beside, read_records};
+use crossway_records::sorting::SortSmall;
 use serde::Serialize;
 
 use super::Run;
@@ -212,9 +213,9 @@ impl Run for Compare {
             Sort::Change => {
                 // Without an interval no change is shown.
                 let open = |c: &Comparison| c.slowdown_interval.is_none();
-                report
-                    .comparisons
-                    .sort_by(|x, y| open(x).cmp(&open(y)).then(y.slowdown.total_cmp(&x.slowdown)));
+                report.comparisons.sort_small_by(|x, y| {
+                    open(x).cmp(&open(y)).then(y.slowdown.total_cmp(&x.slowdown))
+                });
             }
         }
         let failures = self.fail_on.map_or(Vec::new(), |gate| {

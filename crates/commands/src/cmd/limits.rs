@@ -13,6 +13,7 @@ use crossway_lab::meters::{HostAsk, HostMeter};
 use crossway_lab::other_work::{self, OtherWork};
 use crossway_lab::preflight::{self, Activity, Need, Severity};
 use crossway_records::limits::{Limits as Readings, Spread, TWO_COPIES_FASTER};
+use crossway_records::sorting::SortSmall;
 use crossway_report::units::{Quantity, size};
 use crossway_sys::topology::Topology;
 use crossway_sys::usage::Usage;
@@ -159,7 +160,7 @@ fn print(ui: &Ui, limits: &Readings) {
         let mut lines = table(&["CPUs", "two lines", "p10", "p90", "one line", "p10", "p90"]);
         let mut sorted: Vec<_> = limits.cache_lines.iter().collect();
         if sorted.len() > SHOWN {
-            sorted.sort_by(|x, y| x.two_lines_ns.median.total_cmp(&y.two_lines_ns.median));
+            sorted.sort_small_by(|x, y| x.two_lines_ns.median.total_cmp(&y.two_lines_ns.median));
             let last = sorted.split_off(sorted.len() - SHOWN / 2);
             sorted.truncate(SHOWN / 2);
             sorted.extend(last);

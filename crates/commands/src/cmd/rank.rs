@@ -9,6 +9,7 @@ use crossway_records::rank::{
     By, Entry, MOVED, Ranking, TwoRegimes, WaitClass, contender, moved_explained, rank,
 };
 use crossway_records::records_io::read_records;
+use crossway_records::sorting::SortSmall;
 use crossway_records::stats::interval_name;
 use crossway_report::blocks::{BEYOND, BEYOND_MEANS, SIZES_ARE_REQUESTS, regimes_in_words};
 use crossway_report::terminal::wrap_indented;
@@ -306,9 +307,11 @@ impl Rank {
             Sort::Speed => {}
             Sort::Cpu => {
                 let at = |e: &Entry| cpu.iter().position(|other| same(e, other));
-                rows.sort_by_key(|(speed, cpu)| speed.or(*cpu).and_then(at).unwrap_or(usize::MAX));
+                rows.sort_small_by_key(|(speed, cpu)| {
+                    speed.or(*cpu).and_then(at).unwrap_or(usize::MAX)
+                });
             }
-            Sort::Name => rows.sort_by_key(|(speed, cpu)| speed.or(*cpu).map(name)),
+            Sort::Name => rows.sort_small_by_key(|(speed, cpu)| speed.or(*cpu).map(name)),
         }
         rows
     }

@@ -129,7 +129,7 @@ fn stamp_file(contender: &Contender) -> PathBuf {
 /// declaration's folder. The helpers need no hash, since the name of their folder identifies them.
 fn stamp_text(contender: &Contender) -> String {
     let mut files: Vec<PathBuf> = named_files(contender, &contender.build).collect();
-    files.sort();
+    files.sort_unstable();
     let mut text = contender.build.join("\n");
     for file in files {
         let hash = fs::read(&file).map(|bytes| crc32fast::hash(&bytes)).unwrap_or_default();

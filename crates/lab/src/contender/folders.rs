@@ -100,7 +100,7 @@ impl Folders {
                 .map(|entry| entry.path())
                 .filter(|path| path.extension().is_some_and(|e| e == "toml"))
                 .collect();
-            of_dir.sort();
+            of_dir.sort_unstable();
             for file in of_dir {
                 match trust::check(&file) {
                     Ok(()) => found.push(file),

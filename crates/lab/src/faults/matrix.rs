@@ -21,6 +21,7 @@ use crate::env::Environment;
 use crate::run::new_name;
 use crate::shutdown;
 use crate::similar::did_you_mean;
+use crossway_records::sorting::SortSmall;
 
 /// Options of the matrix.
 #[derive(Debug)]
@@ -141,7 +142,7 @@ pub fn run(
         })?;
     }
     let place = |r: &FaultRecord| catalogue::all().position(|e| e.id() == r.mechanism);
-    records.sort_by_key(|r| (place(r), r.fault, r.state, r.affected, r.trial));
+    records.sort_small_by_key(|r| (place(r), r.fault, r.state, r.affected, r.trial));
     Ok(records)
 }
 

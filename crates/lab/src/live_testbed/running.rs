@@ -17,6 +17,7 @@ use crate::env::Environment;
 use crate::placement;
 use crossway_records::inputs::{Ends, Inputs};
 use crossway_records::record::HostRef;
+use crossway_records::sorting::SortSmall;
 use crossway_records::testbed::{HostWords, Tipc};
 
 /// Number of agents lost in a row after which a host is no longer used.
@@ -210,7 +211,7 @@ impl LiveTestbed {
     pub(crate) fn hosts_mut(&mut self, on: &[usize]) -> Vec<&mut Host> {
         let these = self.hosts.iter_mut().enumerate().filter(|(at, _)| on.contains(at));
         let mut these: Vec<(usize, &mut Host)> = these.collect();
-        these.sort_by_key(|(at, _)| on.iter().position(|o| o == at));
+        these.sort_small_by_key(|(at, _)| on.iter().position(|o| o == at));
         these.into_iter().map(|(_, host)| host).collect()
     }
 }

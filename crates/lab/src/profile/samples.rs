@@ -1,5 +1,6 @@
 //! A role's samples by kind of work, function, source line and stack.
 
+use crossway_records::sorting::SortSmall;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -35,7 +36,9 @@ impl Sampled {
                 samples: *samples,
             })
             .collect();
-        all.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.function.cmp(&b.function)));
+        all.sort_small_by(|a, b| {
+            b.samples.cmp(&a.samples).then_with(|| a.function.cmp(&b.function))
+        });
         all.truncate(count);
         all
     }

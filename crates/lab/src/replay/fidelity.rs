@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crossway_records::histogram;
 use crossway_records::record::{Quantiles, ReplayFigures, ReplayedChannel, distance};
+use crossway_records::sorting::SortSmall;
 
 use super::{AS_FAST_AS_POSSIBLE, Recorded, RecordedChannel, Replay};
 use crate::control::{LineSeen, Outcome};
@@ -64,7 +65,7 @@ pub(crate) fn figures(
         .filter(|_| channels.len() > 1)
         .map(|(number, channel)| by_channel(number, channel))
         .collect();
-    by_channel.sort_by_key(|channel| channel.channel);
+    by_channel.sort_small_by_key(|channel| channel.channel);
     let mut carriers: Vec<&str> = channels.iter().map(|c| c.carrier.as_str()).collect();
     carriers.sort_unstable();
     carriers.dedup();

@@ -4,6 +4,7 @@
 //! that what it received on one channel still comes before what it sends on another one. Threads that share an end of a
 //! channel are one role, which makes their calls in the order of the recording.
 
+use crossway_records::sorting::SortSmall;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crossway_observe::recording::{Direction, Operation, Recording};
@@ -84,7 +85,7 @@ impl Cast {
             })
             .collect();
         let mut left: Vec<u32> = firsts.keys().copied().collect();
-        left.sort_by_key(|group| (firsts[group], *group));
+        left.sort_small_by_key(|group| (firsts[group], *group));
         let mut order: Vec<u32> = Vec::new();
         while !left.is_empty() {
             let answers = |group: &u32| before.iter().any(|[a, b]| b == group && left.contains(a));
@@ -101,7 +102,7 @@ impl Cast {
             .collect();
         // A role opens the channels on which it connects before those on which it listens. In this order, no two roles
         // wait for each other.
-        cast.sort_by_key(|(channel, [a, b])| (std::cmp::Reverse(*a.min(b)), *channel));
+        cast.sort_small_by_key(|(channel, [a, b])| (std::cmp::Reverse(*a.min(b)), *channel));
         let mut pairs: HashMap<[usize; 2], usize> = HashMap::new();
         let conversations = (0..)
             .zip(&cast)
@@ -125,7 +126,7 @@ impl Cast {
 pub(super) fn all(recording: &Recording) -> (Vec<u32>, Option<String>) {
     let users = Users::of(recording);
     let mut order: Vec<u32> = users.at.keys().copied().collect();
-    order.sort_by_key(|channel| (std::cmp::Reverse(users.calls[channel]), *channel));
+    order.sort_small_by_key(|channel| (std::cmp::Reverse(users.calls[channel]), *channel));
     let (mut chosen, mut groups) = (Vec::new(), Groups::default());
     for channel in &order {
         let mut with = groups.clone();

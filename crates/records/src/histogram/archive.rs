@@ -58,7 +58,7 @@ pub fn pack(dir: &Path) -> io::Result<usize> {
     let mut files: Vec<String> = fs::read_dir(dir.join(FOLDER))?
         .map(|entry| Ok(format!("{FOLDER}/{}", entry?.file_name().to_string_lossy())))
         .collect::<io::Result<_>>()?;
-    files.sort();
+    files.sort_unstable();
     let bad = |file: &str, why: String| io::Error::other(format!("{file}: {why}"));
     let mut lines: Vec<(Duration, Duration, String, Histogram<u64>)> = Vec::new();
     for file in &files {

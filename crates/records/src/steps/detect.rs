@@ -2,6 +2,7 @@
 
 use super::regression::{Fit, fit, student_p};
 use super::{FALSE_ALARM, LEAST_JUMP, Place};
+use crate::sorting::SortSmall;
 use crate::stats::{mad, median, quantile};
 
 /// A jump between two neighbouring points.
@@ -52,7 +53,7 @@ struct Candidate {
 /// none.
 pub fn find_steps(places: &[Place]) -> Vec<Step> {
     let mut places: Vec<&Place> = places.iter().filter(|p| !p.figures.is_empty()).collect();
-    places.sort_by(|a, b| a.x.total_cmp(&b.x));
+    places.sort_small_by(|a, b| a.x.total_cmp(&b.x));
     // Logarithms: noise is proportional to the level, and a power law becomes a straight line.
     let levels: Vec<f64> = places.iter().filter_map(|p| median(&p.figures)).map(f64::ln).collect();
     if levels.iter().any(|level| !level.is_finite()) {
@@ -172,7 +173,7 @@ fn noise(places: &[&Place], candidates: &[Candidate]) -> Option<f64> {
 /// Keeps the strongest of candidates that are closer together than three points, since a jump affects the fits of the
 /// neighbouring gaps.
 fn strongest(mut found: Vec<(f64, Step)>, xs: &[f64]) -> Vec<Step> {
-    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    found.sort_small_by(|a, b| b.0.total_cmp(&a.0));
     let place = |x: f64| xs.iter().position(|&y| y == x).unwrap_or(0);
     let mut kept: Vec<Step> = Vec::new();
     for (_, step) in found {
@@ -180,7 +181,7 @@ fn strongest(mut found: Vec<(f64, Step)>, xs: &[f64]) -> Vec<Step> {
             kept.push(step);
         }
     }
-    kept.sort_by(|a, b| a.at_x.total_cmp(&b.at_x));
+    kept.sort_small_by(|a, b| a.at_x.total_cmp(&b.at_x));
     kept
 }
 

@@ -1,6 +1,7 @@
 //! Finds where a rising curve reaches its plateau.
 
 use super::Place;
+use crate::sorting::SortSmall;
 use crate::stats::median;
 
 /// The knee of a curve that rises and flattens.
@@ -27,7 +28,7 @@ pub struct Knee {
 pub fn find_knee(places: &[Place]) -> Option<Knee> {
     let mut points: Vec<(f64, f64)> =
         places.iter().filter_map(|p| Some((p.x, median(&p.figures)?))).collect();
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points.sort_small_by(|a, b| a.0.total_cmp(&b.0));
     if points.len() < 5 {
         return None;
     }

@@ -4,6 +4,7 @@
 use crossway_records::inputs::Workload;
 use crossway_records::rank::{MOVED, WaitClass};
 use crossway_records::record::Span;
+use crossway_records::sorting::SortSmall;
 use crossway_records::stats::Estimate;
 
 use super::footnotes::{MISSED, TWO_REGIMES, marks_explained, two_regimes, without_cpu_time};
@@ -177,7 +178,7 @@ pub(super) fn by_workload(
             })
             .collect();
         let place = |class: WaitClass| WaitClass::ALL.iter().position(|c| *c == class);
-        rows.sort_by(|(a, _), (b, _)| place(a.0).cmp(&place(b.0)).then(a.1.total_cmp(&b.1)));
+        rows.sort_small_by(|(a, _), (b, _)| place(a.0).cmp(&place(b.0)).then(a.1.total_cmp(&b.1)));
         let mut rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
         let heads = ["Mechanism"].iter().chain(heads).chain(&[NOISE]);
         let mut heads: Vec<String> = heads.map(|head| (*head).to_owned()).collect();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use crossway_records::rank::{MOVED, WaitClass};
 use crossway_records::record::Span;
+use crossway_records::sorting::SortSmall;
 use crossway_records::stats::Estimate;
 
 use super::footnotes::{TWO_REGIMES, marks_explained, two_regimes, without_cpu_time};
@@ -186,7 +187,7 @@ fn entries(summary: &Summary, setting: usize, columns: &[Column]) -> Vec<Row> {
         let row = row(class, cells, good.is_empty() && !degraded.is_empty(), &words);
         entries.push(((place(class), order), row));
     }
-    entries.sort_by(|(a, _), (b, _)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    entries.sort_small_by(|(a, _), (b, _)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     entries.into_iter().map(|(_, row)| row).collect()
 }
 

@@ -1,6 +1,7 @@
 //! The chart of latency distributions, as percentile curves.
 
 use crossway_records::record::Span;
+use crossway_records::sorting::SortSmall;
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View, compact};
 use crate::histograms::Histograms;
@@ -21,7 +22,7 @@ pub(super) fn percentiles(summary: &Summary, histograms: &Histograms) -> Option<
                     .filter(|c| c.latency(span).is_some())
                     .map(|c| c.workload)
                     .collect();
-                workloads.sort_by_key(|w| crate::summary::workload_rank(*w));
+                workloads.sort_small_by_key(|w| crate::summary::workload_rank(*w));
                 workloads.dedup();
                 for workload in workloads {
                     let series: Vec<Series> = summary

@@ -1,6 +1,7 @@
 //! Places boxes in ranks, so that most arrows lead from one rank to a later one.
 
 use super::scene::Scene;
+use crossway_records::sorting::SortSmall;
 
 /// In which direction ranks follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +139,7 @@ fn ordered(scene: &Scene, mut ranks: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
                     n => near.iter().map(|other| position[*other]).sum::<f64>() / n as f64,
                 }
             };
-            nodes.sort_by(|a, b| mean(*a).total_cmp(&mean(*b)));
+            nodes.sort_small_by(|a, b| mean(*a).total_cmp(&mean(*b)));
         }
         settle(&ranks, &mut position);
     }

@@ -7,6 +7,7 @@ use crossway_observe::recording::{Direction, DirectionSummary, Recording, Spread
 use serde::Serialize;
 
 use crate::units::Quantity;
+use crossway_records::sorting::SortSmall;
 
 /// Maximum number of boxes in the picture. With more, arrows cannot be followed any more.
 const BOXES_MAX: usize = 40;
@@ -167,7 +168,7 @@ impl Builder {
         }
         let linked = weights.iter().filter(|(_, _, channels)| *channels > 0).count();
         let mut order: Vec<usize> = (0..self.nodes.len()).filter(|n| weights[*n].2 > 0).collect();
-        order.sort_by_key(|n| std::cmp::Reverse(weights[*n]));
+        order.sort_small_by_key(|n| std::cmp::Reverse(weights[*n]));
         order.truncate(BOXES_MAX);
         let kept: BTreeSet<usize> = order.into_iter().collect();
         let place: HashMap<usize, usize> =
@@ -237,7 +238,7 @@ impl Scene {
                 (forward.unwrap_or(0) + backward.unwrap_or(0), row)
             })
             .collect();
-        listed.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        listed.sort_small_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         let heads =
             vec!["Channel", "From", "To", "Number", "→ bytes", "← bytes", "Queued", "Mapped"];
         builder.finish(heads, listed.into_iter().map(|(_, row)| row).collect())

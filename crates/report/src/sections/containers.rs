@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crossway_records::figure::Figure;
 use crossway_records::inputs::Workload;
 use crossway_records::record::{LOCAL, Record, Status};
+use crossway_records::sorting::SortSmall;
 use crossway_records::testbed::{APART, TestbedKind};
 
 use crate::run::Run;
@@ -36,11 +37,11 @@ pub(super) fn containers(run: &Run) -> Option<Section> {
         }
     }
     // The bare machine first, then the containers in the order of the plan.
-    places.sort_by_key(|name| {
+    places.sort_small_by_key(|name| {
         let spec = |record: &Record| record.inputs.testbed_spec.as_ref().map(|s| s.shares.len());
         here.iter().find(|(_, n)| n == name).map_or(0, |(r, _)| spec(r).map_or(0, |n| n + 1))
     });
-    shares.sort();
+    shares.sort_unstable();
     let sizes: BTreeSet<u64> = here.iter().map(|(r, _)| r.inputs.size_bytes).collect();
     let mut tables = Vec::new();
     for size in sizes {
@@ -127,7 +128,7 @@ fn cell(of: &[&Record], workload: Workload) -> Cell {
         _ => Figure::ByteRate,
     };
     let mut figures: Vec<f64> = of.iter().filter_map(|r| figure.of(r)).collect();
-    figures.sort_by(f64::total_cmp);
+    figures.sort_unstable_by(f64::total_cmp);
     if let Some(middle) = figures.get(figures.len() / 2) {
         let text = Quantity::of(figure).show(*middle);
         return Cell { text, sort: Some(*middle), ..Cell::default() };

@@ -1,6 +1,7 @@
 //! The section on the plan's goals, case by case: met, missed or undecided. The terminal shows them, too.
 
 use crossway_records::goals::{self, GoalCall, GoalFigure, GoalVerdict};
+use crossway_records::sorting::SortSmall;
 
 use crate::run::Run;
 use crate::section::Section;
@@ -18,7 +19,7 @@ pub fn calls(run: &Run) -> Vec<GoalCall> {
         GoalVerdict::Undecided => 1,
         GoalVerdict::Met => 2,
     };
-    calls.sort_by_key(place);
+    calls.sort_small_by_key(place);
     calls
 }
 

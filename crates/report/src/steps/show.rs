@@ -1,6 +1,7 @@
 //! Presents the features that were found: as a table, as lines on a terminal, and as marks in the charts.
 
 use crossway_records::inputs::{Measure, Workload};
+use crossway_records::sorting::SortSmall;
 
 use super::find::{Found, Shape, Shapes};
 use super::series::Over;
@@ -78,7 +79,7 @@ pub fn sheet(summary: &Summary, shapes: &Shapes) -> Sheet {
 /// Returns the `most` most significant features, in their original order.
 fn strongest(shapes: &Shapes, most: usize) -> Vec<&Found> {
     let mut order: Vec<usize> = (0..shapes.found.len()).collect();
-    order.sort_by(|a, b| shapes.found[*a].p.total_cmp(&shapes.found[*b].p));
+    order.sort_small_by(|a, b| shapes.found[*a].p.total_cmp(&shapes.found[*b].p));
     order.truncate(most);
     order.sort_unstable();
     order.into_iter().map(|at| &shapes.found[at]).collect()

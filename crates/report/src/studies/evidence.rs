@@ -3,6 +3,7 @@
 use crossway_records::cases;
 use crossway_records::inputs::{Ends, Workload};
 use crossway_records::record::Record;
+use crossway_records::sorting::SortSmall;
 use crossway_records::stats::{Estimate, median, ratio_interval};
 
 use crate::run::Run;
@@ -87,7 +88,7 @@ impl<'a> Evidence<'a> {
                 pairs.push((as_study, Pair { place: place(first), tipc_id, tcp, tipc }));
             }
         }
-        pairs.sort_by_key(|(as_study, p)| (!as_study, std::cmp::Reverse(p.tipc.len())));
+        pairs.sort_small_by_key(|(as_study, p)| (!as_study, std::cmp::Reverse(p.tipc.len())));
         pairs.into_iter().map(|(_, pair)| pair).next()
     }
 

@@ -13,6 +13,7 @@ use crossway_records::cases;
 use crossway_records::inputs::Workload;
 use crossway_records::rank::{Rankings, Reversal, rank};
 use crossway_records::record::{Counts, LOCAL, Record, Status};
+use crossway_records::sorting::SortSmall;
 use crossway_records::stats::{Estimate, TRIALS_AT_LEAST};
 
 use crate::contender::Contender;
@@ -130,7 +131,7 @@ impl Summary {
             .collect::<std::collections::HashSet<_>>()
             .into_iter()
             .collect();
-        contenders.sort_by_key(Contender::sort_key);
+        contenders.sort_small_by_key(Contender::sort_key);
         let mut by_setting: HashMap<&Setting, usize> = HashMap::new();
         for (_, setting) in &places {
             *by_setting.entry(setting).or_insert(0) += 1;
@@ -179,7 +180,7 @@ impl Summary {
             .collect();
         let mut warnings: Vec<(String, usize)> =
             warnings.into_iter().map(|(w, n)| (w.to_owned(), n)).collect();
-        warnings.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        warnings.sort_small_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         // Ranking all records again is worth the time only if there is load to compare with, or if there may be no winner
         // to name.
         let loaded = settings.iter().any(|s| !s.load.is_idle());

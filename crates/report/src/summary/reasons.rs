@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use crossway_records::record::Status;
+use crossway_records::sorting::SortSmall;
 
 use super::Trouble;
 
@@ -45,7 +46,7 @@ pub(crate) fn by_reason(troubles: &[Trouble], status: Status) -> Vec<Reason<'_>>
         reason.cases.extend(trouble.cases.iter().map(String::as_str));
         reason.trials += trouble.trials;
     }
-    reasons.sort_by_key(|(_, reason)| Reverse(reason.trials));
+    reasons.sort_small_by_key(|(_, reason)| Reverse(reason.trials));
     reasons.into_iter().map(|(_, reason)| reason).collect()
 }
 

@@ -15,6 +15,7 @@ use crate::summary::{Summary, without_numbers};
 use crate::units::{Quantity, count};
 use crate::verdict::compared;
 use crossway_records::record::Status;
+use crossway_records::sorting::SortSmall;
 
 /// Maximum number of lines of each list.
 const LINES_MAX: usize = 6;
@@ -110,7 +111,7 @@ fn left_out(summary: &Summary, width: u16) -> String {
         if reasons.is_empty() {
             continue;
         }
-        reasons.sort_by_key(|reason| std::cmp::Reverse(reason.mechanisms.len()));
+        reasons.sort_small_by_key(|reason| std::cmp::Reverse(reason.mechanisms.len()));
         let head = match status {
             Status::Skipped => {
                 let whole = summary.skipped_mechanisms();

@@ -8,6 +8,7 @@ use crossway_advise::ready::READY;
 use crossway_advise::{Advice, Flip, Question};
 use crossway_mech::Meeting;
 use crossway_records::awake::busy_explained;
+use crossway_records::sorting::SortSmall;
 use crossway_records::stats::Estimate;
 use crossway_records::stats::interval_name;
 use crossway_report::advice::{
@@ -250,7 +251,7 @@ fn ruled_out(advice: &Advice) -> String {
             None => kinds.push((kind, BTreeSet::from([out.candidate.as_str()]))),
         }
     }
-    kinds.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
+    kinds.sort_small_by_key(|(_, names)| std::cmp::Reverse(names.len()));
     let kinds: Vec<String> =
         kinds.iter().map(|(kind, names)| format!("{} {kind}", names.len())).collect();
     format!("{}: {}.", count(all.len(), "candidate", "candidates"), kinds.join(", "))

@@ -11,6 +11,7 @@ use crossway_channel::{Directory, Status};
 use super::{ANSWER, Place};
 use crate::args;
 use crate::ui::Ui;
+use crossway_records::sorting::SortSmall;
 
 /// Arguments of `top`.
 #[derive(clap::Args)]
@@ -134,7 +135,7 @@ fn show(
     }
     println!("{table}");
     let mut events: Vec<_> = now.iter().flat_map(|status| &status.log).collect();
-    events.sort_by_key(|event| event.at_unix_ms);
+    events.sort_small_by_key(|event| event.at_unix_ms);
     println!();
     for event in events.iter().rev().take(10).rev() {
         println!("{event}");

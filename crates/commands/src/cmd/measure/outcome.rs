@@ -8,6 +8,7 @@ use crossway_lab::run::Summary;
 use crossway_records::goals::{self, GoalVerdict};
 use crossway_records::record::{Record, Status};
 use crossway_records::records_io::read_records;
+use crossway_records::sorting::SortSmall;
 use serde::Serialize;
 
 use crate::ui::Ui;
@@ -76,7 +77,7 @@ pub(super) fn print_why_skipped(dir: &Path, ui: &Ui) -> anyhow::Result<()> {
         }
     }
     let mut cases: Vec<_> = cases.into_iter().collect();
-    cases.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    cases.sort_small_by_key(|(_, count)| std::cmp::Reverse(*count));
     println!("Nothing was measured:");
     for ((why, remedy), count) in cases {
         ui.print_wrapped(2, &format!("{why} (skipped: {count})"));

@@ -10,6 +10,7 @@ use crossway_report::units::{Quantity, size};
 use super::Document;
 use crate::table::{Align, Grid};
 use crate::ui::Ui;
+use crossway_records::sorting::SortSmall;
 
 /// Number of parties at an end that are named; more are counted.
 const NAMED: usize = 3;
@@ -88,7 +89,7 @@ pub(super) fn text(ui: &Ui, document: &Document<'_>) -> String {
         let mut busy: Vec<(u32, f64)> =
             rates.cpus.iter().map(|(pid, cpus)| (*pid, *cpus)).collect();
         busy.retain(|(_, cpus)| *cpus >= 0.01);
-        busy.sort_by(|a, b| b.1.total_cmp(&a.1));
+        busy.sort_small_by(|a, b| b.1.total_cmp(&a.1));
         for (pid, cpus) in busy.into_iter().take(10) {
             line("CPU:", &format!("{} uses {}", map.label(pid), Quantity::Share.show(cpus)));
         }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::{Site, ask, socket};
 use crate::args;
 use crate::ui::{Interrupts, on_screen};
+use crossway_records::sorting::SortSmall;
 
 #[derive(clap::Args)]
 pub(super) struct Top {
@@ -161,7 +162,7 @@ fn rates(before: &Look, now: &Look, most: usize) -> Rates {
     });
     let mut sockets: Vec<_> = sockets.collect();
     let busy = |s: &SocketRates| s.received_msgs_per_s + s.sent_msgs_per_s;
-    sockets.sort_by(|a, b| busy(b).total_cmp(&busy(a)).then(a.port.cmp(&b.port)));
+    sockets.sort_small_by(|a, b| busy(b).total_cmp(&busy(a)).then(a.port.cmp(&b.port)));
     sockets.truncate(most);
     Rates {
         identity: now.node.identity.clone(),

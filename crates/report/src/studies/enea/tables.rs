@@ -3,6 +3,7 @@
 
 use crossway_records::inputs::{Placement, Workload};
 use crossway_records::record::{Record, Status};
+use crossway_records::sorting::SortSmall;
 use crossway_records::stats::median;
 
 use super::super::evidence::Evidence;
@@ -129,7 +130,7 @@ fn every_mechanism(evidence: &Evidence<'_>, loaded: bool) -> Option<Sheet> {
             Some((best, Row { class: None, cells }))
         })
         .collect();
-    rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+    rows.sort_small_by(|a, b| a.0.total_cmp(&b.0));
     let shortest = rows.first().map(|(ns, _)| Quantity::Duration.show(*ns))?;
     let state = if loaded { "under load" } else { "without load" };
     Some(Sheet {
