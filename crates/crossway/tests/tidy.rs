@@ -320,8 +320,8 @@ fn what_is_measured_is_optimised_for_speed() {
     const MEASURED: [&str; 10] = [
         "crossway",
         "crossway-channel",
-        "crossway-lab",
         "crossway-linx",
+        "crossway-loops",
         "crossway-mech",
         "crossway-ring",
         "crossway-sys",
@@ -353,4 +353,34 @@ fn what_is_measured_is_optimised_for_speed() {
         surplus.map(|path| format!("{path} is optimised for speed: move it to crates/commands")),
     );
     complain("what is measured is optimised for speed, and nothing else", found);
+}
+
+/// A function that is inlined is optimised like its caller, which for these is not for speed.
+#[test]
+fn what_others_call_to_measure_is_not_inlined() {
+    let loops = ["crates/loops/src/calibrate.rs", "crates/loops/src/role.rs"];
+    let mut found = Vec::new();
+    let mut seen = 0;
+    for (path, text) in rust_sources() {
+        let yardstick = path.starts_with("crates/sys/src/yardstick/");
+        if !yardstick && !loops.contains(&path.as_str()) {
+            continue;
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            // Of the methods of a role, these work with its channels.
+            let of_role = ["begin(", "connect(", "accept(", "prepare(", "run("]
+                .iter()
+                .any(|name| !yardstick && line.starts_with(&format!("    pub fn {name}")));
+            if !(of_role || line.starts_with("pub fn ")) {
+                continue;
+            }
+            seen += 1;
+            if at == 0 || lines[at - 1].trim() != "#[inline(never)]" {
+                found.push(format!("{path}:{}", at + 1));
+            }
+        }
+    }
+    assert!(seen > 10, "only {seen} functions found: the check looks at nothing");
+    complain("these lack #[inline(never)]", found);
 }

@@ -12,10 +12,10 @@ use crossway_sys::topology::Topology;
 
 use crate::catalogue::{self, NodeKind, Transport};
 use crate::pattern;
-use crate::payload::SEQUENCED_SIZE;
 use crate::placement;
 use crate::plan::{Group, PlacementAxis, Plan};
 use crate::replay::Replay;
+use crossway_loops::payload::SEQUENCED_SIZE;
 use crossway_records::inputs::{Ends, Inputs, Load, Placement, Workload};
 use crossway_records::testbed::{Site, TestbedKind, Tipc};
 

@@ -6,14 +6,12 @@
 
 pub mod agent;
 mod assemble;
-pub mod calibrate;
 pub mod case;
 pub mod catalogue;
 pub mod channel_profile;
 pub mod contender;
 pub mod control;
 pub mod doctor;
-mod ends;
 pub mod env;
 pub mod estimate;
 pub mod examination;
@@ -21,7 +19,6 @@ mod exit_report;
 pub mod faults;
 pub mod launcher;
 pub mod limits;
-mod line_buffer;
 mod live_testbed;
 pub mod load;
 pub mod meters;
@@ -30,7 +27,6 @@ pub mod mpi;
 mod node_pair;
 pub mod other_work;
 pub mod pattern;
-pub mod payload;
 pub mod placement;
 pub mod plan;
 pub mod preflight;
@@ -38,7 +34,6 @@ pub mod profile;
 pub mod registers;
 pub mod replay;
 pub mod role;
-mod role_context;
 mod role_layout;
 pub mod run;
 pub mod shutdown;
@@ -46,7 +41,8 @@ pub mod similar;
 pub mod tools;
 mod trial;
 mod verify;
-mod workload;
+
+pub use crossway_loops::{calibrate, payload};
 
 /// Types of `crossway-channel` that occur in the records of moves.
 pub mod channel {

@@ -1,9 +1,10 @@
 //! Verification before any measurement: each direction of a channel that the workload uses carries random content of
 //! various sizes, which is compared byte by byte and by CRC-32. A case that fails is not measured.
 
-use crate::ends::Ends;
-use crate::payload::next_random;
-use crate::role_context::{RoleContext, RoleError};
+use crossway_loops::Loops;
+use crossway_loops::payload::next_random;
+
+use crate::role::RoleError;
 use crossway_records::inputs::Inputs;
 
 const MOST_MESSAGES: usize = 64;
@@ -12,17 +13,16 @@ const ABOUT_BYTES: usize = 2 << 20;
 
 /// Sends or receives the agreed messages on one channel. Returns their number and the CRC-32 over their CRC-32 values.
 pub(crate) fn run(
-    ends: &mut dyn Ends,
-    context: &RoleContext,
+    role: &mut Loops,
     channel: u16,
     sends: bool,
     sender: u16,
 ) -> Result<(u32, u32), RoleError> {
-    let size = if sends { context.sent_bytes() } else { context.received_bytes() };
-    let seed = seed_of(&context.task.inputs, sender);
-    let acknowledged = context.lossy();
-    let in_place = context.in_place();
-    let (tx, rx) = ends
+    let size = if sends { role.sent_bytes() } else { role.received_bytes() };
+    let seed = seed_of(&role.task().inputs, sender);
+    let acknowledged = role.lossy();
+    let in_place = role.in_place();
+    let (tx, rx) = role
         .halves(usize::from(channel))
         .ok_or_else(|| RoleError::Wrong(format!("there is no channel {channel} to verify")))?;
     let mut chain = crc32fast::Hasher::new();

@@ -15,12 +15,13 @@ use super::frames::{self, Frames};
 use super::greeting::{self, Version};
 use super::reach::{self, CallListener};
 use super::{About, FromAgent, HeldAt, Said, ToAgent, clock};
+use crate::catalogue;
 use crate::control::{Answer, ControlError, Order};
 use crate::env::Environment;
 use crate::launcher::{LaunchError, Launcher, RoleProcess};
 use crate::meters::HostMeter;
 use crate::registers::RegistersLost;
-use crate::{calibrate, catalogue};
+use crossway_loops::calibrate;
 
 /// The reason why an agent exits with an error.
 #[derive(Debug, thiserror::Error)]
@@ -215,7 +216,7 @@ impl Agent {
 
     /// Forwards an order to a role. Adds the values that only this host knows and the descriptors that it holds.
     fn tell(&mut self, role: u32, mut order: Order, fds: &[HeldAt]) -> Result<(), AgentError> {
-        if let Order::Begin { task } = &mut order {
+        if let Order::Begin { task, .. } = &mut order {
             task.leases = Some(self.run.dir().to_owned());
             task.ticker = self.ticker;
         }

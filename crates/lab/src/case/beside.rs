@@ -7,9 +7,9 @@ use crossway_sys::topology::Topology;
 
 use super::natural_wait;
 use crate::catalogue;
-use crate::payload::SEQUENCED_SIZE;
 use crate::placement;
 use crate::plan::BesideAxis;
+use crossway_loops::payload::SEQUENCED_SIZE;
 use crossway_records::inputs::{Beside, Inputs};
 
 /// Resolves the concurrent workloads of a case whose own inputs are already resolved. Also returns the first reason why

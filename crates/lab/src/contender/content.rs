@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use crossway_sys::{OsError, shm};
 
 use super::protocol::{Checksum, Payload};
-use crate::line_buffer::LINE_BYTES;
-use crate::payload::{SEQUENCED_SIZE, next_random, sum};
+use crossway_loops::line_buffer::LINE_BYTES;
+use crossway_loops::payload::{SEQUENCED_SIZE, next_random, sum};
 
 /// Minimum number of different messages in the payload.
 const LEAST_MESSAGES: usize = 4;

@@ -7,85 +7,21 @@
 
 mod act;
 mod offers;
-mod outcome;
 mod wire;
 
-use std::path::PathBuf;
-
-use crossway_mech::{Bind, Facts};
-use crossway_sys::clock::Ticker;
+use crossway_mech::Facts;
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Launch;
-use crate::replay::RoleScript;
-use crossway_records::inputs::Inputs;
+
+pub use crossway_loops::{
+    Counters, LineSeen, Outcome, PaceSeen, Part, Replayed, ServerUse, Task, Window,
+};
 
 pub use act::{Act, ActResult, ReportedError};
 pub use offers::{OfferText, offers_from_text, offers_to_text};
-pub use outcome::{Counters, LineSeen, Outcome, PaceSeen, Replayed, ServerUse};
 pub(crate) use wire::LONGEST;
 pub use wire::{ControlError, Wire};
-
-/// The part that a role plays in a workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Part {
-    /// Sends in one direction.
-    Sender,
-    /// Receives in one direction.
-    Receiver,
-    /// Sends requests and waits for replies.
-    Client,
-    /// Receives requests and sends replies.
-    Server,
-}
-
-impl Part {
-    /// The name in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Part::Sender => "sender",
-            Part::Receiver => "receiver",
-            Part::Client => "client",
-            Part::Server => "server",
-        }
-    }
-}
-
-/// Everything that a role needs to know about its case.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Task {
-    /// The mechanism's id.
-    pub mechanism: String,
-    /// How to start the program if the mechanism is a contender.
-    pub contender: Option<Box<Launch>>,
-    /// The inputs of the case.
-    pub inputs: Inputs,
-    /// What the role does, if the workload is a recording.
-    #[serde(default)]
-    pub script: Option<Box<RoleScript>>,
-    /// The part that the role plays.
-    pub part: Part,
-    /// The role's index among the roles with the same part; senders include it in their sequence numbers.
-    pub index: u16,
-    /// The logical CPU to run on; null if the role is not pinned.
-    pub cpu: Option<u32>,
-    /// Number of listeners that the role creates.
-    pub listeners: u16,
-    /// Number of roles of the opposite part that are connected to this role.
-    pub peers: u16,
-    /// Index of the role's first peer.
-    pub first_peer: u16,
-    /// The calibrated clock for timed loops; null if the role runs on another host and has to calibrate the clock
-    /// itself.
-    pub ticker: Option<Ticker>,
-    /// Total size of the messages that the sender uses in turn, bytes.
-    pub working_set_bytes: u64,
-    /// The run's directory of leases; null on another host, where the agent has a directory of its own.
-    pub leases: Option<PathBuf>,
-    /// Where a listener can be found.
-    pub bind: Bind,
-}
 
 /// An order from the controller to a role. Each is answered by one [`Answer`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -95,6 +31,8 @@ pub enum Order {
     Begin {
         /// The task.
         task: Box<Task>,
+        /// How to start the program if the mechanism is a contender.
+        contender: Option<Box<Launch>>,
     },
     /// Create the connecting ends; answered by `Opened`.
     Connect {
@@ -134,22 +72,6 @@ pub enum Order {
     },
     /// Close everything; answered by `Closed`, after which the role exits.
     Close,
-}
-
-/// A part of the warm-up or of the measurement that a role runs without interruption.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Window {
-    /// Number of the window within the trial.
-    pub number: u32,
-    /// Number of messages (round trips, exchanges); 0 in timed and open-ended windows.
-    pub messages: u64,
-    /// Messages per timed sample.
-    pub batch: u32,
-    /// Whether the window is measured; otherwise it belongs to the warm-up.
-    pub measured: bool,
-    /// Whether the window is open-ended: senders continue until they receive [`Order::Stop`].
-    #[serde(default)]
-    pub open: bool,
 }
 
 /// An answer from a role to the controller.

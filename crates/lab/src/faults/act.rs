@@ -5,14 +5,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use crossway_loops::{AnyRx, AnyTx, Loops};
 use crossway_mech::{Boundaries, RecvError, SendError};
 use crossway_sys::clock::monotonic_ns;
 use crossway_sys::{OsError, shm};
 
 use super::message::{self, Sorter};
 use crate::control::{Act, ActResult, ReportedError};
-use crate::ends::{AnyRx, AnyTx, Ends};
-use crate::role_context::{RoleContext, RoleError};
+use crate::role::RoleError;
 
 /// A channel that accepts this many messages without becoming full is considered never to become full.
 const NEVER_FULL: u64 = 20_000;
@@ -87,17 +87,16 @@ struct Actor<'a> {
 
 /// Performs an act on the role's first channel.
 pub(crate) fn perform(
-    ends: &mut dyn Ends,
-    context: &RoleContext,
+    role: &mut Loops,
     act: Act,
     fds: Vec<OwnedFd>,
 ) -> Result<ActResult, RoleError> {
     let file = fds.into_iter().next().ok_or_else(|| {
         RoleError::Wrong("the order to act has no descriptor for the progress".into())
     })?;
-    let size = context.task.inputs.size_bytes as usize;
-    let streams = context.caps.boundaries == Boundaries::Stream;
-    let (tx, rx) = ends.halves(0).ok_or_else(|| {
+    let size = role.task().inputs.size_bytes as usize;
+    let streams = role.caps().boundaries == Boundaries::Stream;
+    let (tx, rx) = role.halves(0).ok_or_else(|| {
         RoleError::Wrong("the order to act came before a channel was open".into())
     })?;
     let file = File::from(file);

@@ -14,7 +14,7 @@ use super::observation::{Ended, NoObservation, Observation};
 use super::places::{self, Things};
 use super::vandal::Vandal;
 use super::{Act, Fault, Leftover, Outcome, State};
-use crate::payload::next_random;
+use crossway_loops::payload::next_random;
 
 /// How long a process stays stopped.
 const STOPPED: Duration = Duration::from_millis(200);

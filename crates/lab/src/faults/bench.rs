@@ -82,13 +82,12 @@ impl Bench<'_> {
     /// Sends a role its task; the answer contains the role's offers.
     pub(super) fn begin(&self, actor: &mut Actor, side: Side) -> Heard {
         let task = Box::new(self.task(side));
-        actor.order(&Order::Begin { task }, &[], STEP_LIMIT)
+        actor.order(&Order::Begin { task, contender: None }, &[], STEP_LIMIT)
     }
 
     fn task(&self, side: Side) -> Task {
         Task {
             mechanism: self.mechanism.to_owned(),
-            contender: None,
             script: None,
             inputs: Inputs::of(Workload::Throughput, size_bytes(&self.caps), self.wait()),
             part: if side == Side::Listener { Part::Receiver } else { Part::Sender },

@@ -1,6 +1,6 @@
 //! The messages of the fault matrix: any two of them differ in every whole 64-bit word.
 
-use crate::payload::next_random;
+use crossway_loops::payload::next_random;
 
 /// Length of a message's number in bytes; it is at the start of the message.
 pub(super) const NUMBER_BYTES: u64 = 8;

@@ -20,7 +20,7 @@ use super::resources::starve;
 use super::vandal::Vandal;
 use super::{Detection, Fault, Leftover, Outcome, Side, State};
 use crate::contender::{End, Launch, ProgramError};
-use crate::payload::next_random;
+use crossway_loops::payload::next_random;
 
 /// Time limit for a step while nothing is broken; a step that takes longer counts as failed.
 const STEP_LIMIT: Duration = Duration::from_secs(20);

@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crossway_loops::payload::next_random;
 use crossway_sys::proc;
 
 use super::observation::NoObservation;
-use crate::payload::next_random;
 
 /// Bytes written to each descriptor: more than a message, so that a byte stream yields at least one message.
 const INTO_DESCRIPTOR: usize = 8192;

@@ -5,7 +5,7 @@ use crossway_sys::topology::Topology;
 use crossway_sys::yardstick::{Copies, CopyPlan, copy_run};
 
 use super::{Ask, spread_of};
-use crate::payload::working_set_bytes;
+use crossway_loops::payload::working_set_bytes;
 use crossway_records::limits::{CopyLimit, Layout, Spread};
 
 /// Sizes of rings to try: one within the nearest cache, two within the private caches, one within the last level.

@@ -22,13 +22,13 @@ use serde::{Deserialize, Serialize};
 
 pub use part::Part;
 
-use crate::calibrate;
 use crate::case::{self, Case};
 use crate::catalogue;
 use crate::control::Outcome;
 use crate::launcher::{LaunchError, Launcher, RoleSite};
 use crate::plan::Plan;
 use crate::trial::{self, Setting};
+use crossway_loops::calibrate;
 use sampler::Sampler;
 use samples::Sampled;
 

@@ -189,8 +189,8 @@ fn waits(place: &Place) -> bool {
 
 /// Crossway's own source files, the modules as they appear in symbols, and the kind of work in them.
 const OWN: &[(&str, &str, Part)] = &[
-    ("/lab/src/payload.rs", "crossway_lab::payload", Part::Payload),
-    ("/lab/src/line_buffer.rs", "crossway_lab::line_buffer", Part::Payload),
+    ("/loops/src/payload.rs", "crossway_loops::payload", Part::Payload),
+    ("/loops/src/line_buffer.rs", "crossway_loops::line_buffer", Part::Payload),
     ("/ring/src/", "crossway_ring::", Part::Protocol),
     ("/mech/src/", "crossway_mech::", Part::Protocol),
     ("/tipc/", "crossway_tipc", Part::Protocol),
@@ -201,6 +201,7 @@ const OWN: &[(&str, &str, Part)] = &[
     ("/sys/src/", "crossway_sys::", Part::SystemCall),
     ("/rustix-", "rustix::", Part::SystemCall),
     ("/hdrhistogram-", "hdrhistogram::", Part::Harness),
+    ("/loops/src/", "crossway_loops::", Part::Harness),
     ("/lab/src/", "crossway_lab::", Part::Harness),
 ];
 
@@ -280,7 +281,7 @@ mod tests {
                 exe,
                 vec![
                     place("wrapping_add", "core/num.rs:1"),
-                    place("sum", "/c/lab/src/payload.rs:3"),
+                    place("sum", "/c/loops/src/payload.rs:3"),
                 ],
                 Part::Payload,
             ),
@@ -302,7 +303,7 @@ mod tests {
                 ],
                 Part::Copy,
             ),
-            ("crossway_lab::workload::ping_pong::run", exe, vec![], Part::Harness),
+            ("crossway_loops::workload::ping_pong::run", exe, vec![], Part::Harness),
             ("crossway_mech::mechanisms::shm_spin::ShmSpin::send", exe, vec![], Part::Protocol),
             ("", "", vec![], Part::Other),
         ];

@@ -11,8 +11,8 @@ use crossway_records::inputs::ReplayShape;
 
 use super::calls::{Calls, Message, Op};
 use super::roles::Cast;
-use super::script::{Exchange, Script, Step, When};
 use super::{AS_FAST_AS_POSSIBLE, Recorded, RecordedChannel};
+use crossway_loops::{Exchange, Script, Step, When};
 
 /// Most messages of a script: more would not fit into the order with which a role gets it.
 const MOST_MESSAGES: usize = 300_000;

@@ -1,14 +1,12 @@
 //! Recordings as workloads: what recorded channels carried, message by message, for roles to repeat.
 //!
-//! `roles` finds out who repeats what; `compile` turns the calls of a recording into the [`Script`] of the roles; `crate::workload::replay` performs it;
+//! `roles` finds out who repeats what; `compile` turns the calls of a recording into the [`Script`] of the roles; `crossway_loops` performs it;
 //! `fidelity` says how far the result is from the recording. docs/OBSERVE.md explains what is repeated and what not.
 
-pub(crate) mod arena;
 mod calls;
 mod compile;
 pub(crate) mod fidelity;
 mod roles;
-mod script;
 #[cfg(test)]
 mod tests;
 mod unseen;
@@ -22,10 +20,10 @@ use crossway_sys::Obstacle;
 
 pub use calls::{AWAKE, first_directions};
 pub use compile::Unplayable;
+pub use crossway_loops::{Exchange, RoleScript, Script, Step, When};
 pub use fidelity::same_as;
 use roles::Cast;
 pub use roles::{Channels, MOST_CHANNELS};
-pub use script::{Exchange, RoleScript, Script, Step, When};
 
 /// Speed in per cent of the recorded one at which pauses vanish.
 pub const AS_FAST_AS_POSSIBLE: u32 = 0;

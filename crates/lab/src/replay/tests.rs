@@ -8,8 +8,8 @@ use crossway_observe::recording::{Event, Operation};
 use crossway_observe::tape::{Tape, exchanges};
 use crossway_records::inputs::{ReplayShape, Workload};
 
-use super::script::{Step, When};
 use super::*;
+use crossway_loops::{Step, When};
 
 fn compiled(tape: Tape, speed_percent: u32) -> Result<Replay, ReplayError> {
     Replay::of(&tape.recording, Path::new("tape"), &Channels::Busiest, speed_percent)

@@ -11,6 +11,7 @@ use crossway_sys::clock::monotonic_ns;
 use crossway_sys::family;
 use crossway_sys::usage::{Usage, process_cpu_ns};
 
+use super::RoleError;
 use crate::contender::content::{Content, ContentKey, SharedFile};
 use crate::contender::program::{Program, ProgramError};
 use crate::contender::protocol::{Ask, Checksum, Reply, VERSION};
@@ -18,8 +19,8 @@ use crate::contender::{Launch, SHM_PREFIX};
 use crate::control::{
     Answer, Counters, OfferText, Order, Outcome, Part, ServerUse, Task, Window, Wire,
 };
-use crate::role_context::{Distribution, RoleError};
 use crate::verify;
+use crossway_loops::Distribution;
 use crossway_records::inputs::{Span, Wait, Workload};
 
 /// Time limit for closing, and a second one of the same length for exiting. Their sum is below the controller's time

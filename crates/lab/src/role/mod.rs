@@ -1,20 +1,18 @@
 //! A role: one end of a measured channel, in a separate process that knows nothing but its task.
 
 mod contender;
+mod error;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
-use crossway_mech::Mechanism;
-use crossway_mech::registry::{self, Visitor};
+use crossway_loops::Loops;
+use crossway_mech::Offer;
 use crossway_sys::{affinity, lease, proc};
 
-use crate::control::{
-    Answer, ControlError, Order, Task, Window, Wire, offers_from_text, offers_to_text,
-};
-use crate::ends::{Ends, EndsOf};
-use crate::role_context::{OPEN_TIMEOUT, RoleContext, RoleError};
-use crate::{faults, meters, verify, workload};
+use crate::control::{Answer, ControlError, Order, Window, Wire, offers_from_text, offers_to_text};
+use crate::{faults, verify};
+pub(crate) use error::RoleError;
 
 /// The entry point of the hidden subcommand: executes orders from standard input, up to the order to close.
 pub fn main() -> ExitCode {
@@ -44,40 +42,27 @@ fn own_wire() -> Result<Wire, ControlError> {
 
 fn serve(wire: &mut Wire) -> Result<(), RoleError> {
     let (order, _) = wire.hear::<Order>()?;
-    let Order::Begin { task } = order else {
+    let Order::Begin { task, contender } = order else {
         return Err(RoleError::Wrong("the first order must be a task".to_owned()));
     };
     if let Some(dir) = &task.leases {
         lease::join(dir);
     }
-    if let Some(launch) = task.contender.clone() {
+    if let Some(launch) = contender {
         return contender::live(*task, &launch, wire);
     }
     if let Some(cpu) = task.cpu {
         affinity::pin(cpu)?;
     }
-    meters::open_counters();
-    let mechanism = task.mechanism.clone();
-    registry::dispatch(&mechanism, Life { task: *task, wire })
-        .unwrap_or_else(|| Err(RoleError::Wrong(format!("there is no mechanism '{mechanism}'"))))
+    crossway_loops::open_counters();
+    live(Loops::begin(*task)?, wire)
 }
 
-struct Life<'a> {
-    task: Task,
-    wire: &'a mut Wire,
-}
-
-impl Visitor for Life<'_> {
-    type Out = Result<(), RoleError>;
-
-    fn visit<M: Mechanism>(self) -> Self::Out {
-        live(Box::new(EndsOf::<M>::new()), self.task, self.wire)
-    }
-}
-
-/// Executes orders. Visible in the crate so that tests can run it with a mechanism of their own.
-pub(crate) fn live(mut ends: Box<dyn Ends>, task: Task, wire: &mut Wire) -> Result<(), RoleError> {
-    let (mut context, offers, warnings) = RoleContext::set(task, &mut *ends)?;
+/// Executes orders.
+fn live(
+    (mut role, offers, warnings): (Loops, Vec<Offer>, Vec<String>),
+    wire: &mut Wire,
+) -> Result<(), RoleError> {
     let (offers, fds) = offers_to_text(offers);
     let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     wire.say(&Answer::Offers { offers, warnings }, &borrowed)?;
@@ -89,23 +74,19 @@ pub(crate) fn live(mut ends: Box<dyn Ends>, task: Task, wire: &mut Wire) -> Resu
         let answer = match order {
             Order::Begin { .. } => return Err(RoleError::Wrong("a second task".to_owned())),
             Order::Connect { offers } => {
-                context.connect(&mut *ends, offers_from_text(offers, fds)?)?;
-                // A role in the middle of others connects first.
-                if context.task.listeners > 0 {
-                    ends.accept(OPEN_TIMEOUT)?;
-                }
-                Answer::Opened { facts: context.facts(&*ends) }
+                role.connect(offers_from_text(offers, fds)?)?;
+                Answer::Opened { facts: role.facts() }
             }
             Order::Accept => {
-                ends.accept(OPEN_TIMEOUT)?;
-                Answer::Opened { facts: context.facts(&*ends) }
+                role.accept()?;
+                Answer::Opened { facts: role.facts() }
             }
             Order::Verify { channel, sends, sender } => {
-                let (messages, crc) = verify::run(&mut *ends, &context, channel, sends, sender)?;
+                let (messages, crc) = verify::run(&mut role, channel, sends, sender)?;
                 Answer::Verified { messages, crc }
             }
             Order::Prepare { window: next } => {
-                context.prepare(&next);
+                role.prepare(&next);
                 window = Some(next);
                 Answer::Ready
             }
@@ -113,19 +94,17 @@ pub(crate) fn live(mut ends: Box<dyn Ends>, task: Task, wire: &mut Wire) -> Resu
                 let window: Window = window.take().ok_or_else(|| {
                     RoleError::Wrong("the order 'go' came before 'prepare'".into())
                 })?;
-                let mut outcome =
-                    workload::run(&mut *ends, &mut context, &window, at_ns, wire.fd())?;
-                outcome.facts = context.facts(&*ends);
+                let outcome = role.run(&window, at_ns, wire.fd())?;
                 Answer::Done { outcome: Box::new(outcome) }
             }
             // The window ended because of this order, or on its own right before.
             Order::Stop => continue,
             Order::Act { act } => {
-                let seen = faults::perform(&mut *ends, &context, act, fds)?;
+                let seen = faults::perform(&mut role, act, fds)?;
                 Answer::Acted { seen: Box::new(seen) }
             }
             Order::Close => {
-                drop(ends);
+                drop(role);
                 wire.say(&Answer::Closed, &[])?;
                 return Ok(());
             }

@@ -8,12 +8,11 @@ use std::thread;
 use crossway_mech::mechanisms::udp::Udp;
 use crossway_mech::mechanisms::uds_seqpacket::UdsSeqpacket;
 use crossway_mech::{
-    Bind, Caps, Carrier, Deadline, Listener, Mechanism, Offer, OpenError, Probe, RecvError, Rx,
-    Spec, Wait,
+    Bind, Caps, Carrier, Deadline, Listener, Mechanism, OpenError, Probe, RecvError, Rx, Spec, Wait,
 };
 
 use super::*;
-use crate::control::{OfferText, Outcome, Part};
+use crate::control::{OfferText, Outcome, Part, Task};
 use crossway_records::inputs::{Inputs, Workload};
 
 /// Number of messages that all damaging ends in this process have received. `DAMAGED` is the number, counted from 1, of
@@ -89,7 +88,6 @@ fn task(part: Part) -> Task {
     };
     Task {
         mechanism: "damaging".to_owned(),
-        contender: None,
         script: None,
         inputs,
         part,
@@ -115,7 +113,7 @@ impl Actor {
     fn start<M: Mechanism>(part: Part) -> Actor {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut wire = Wire::socket(theirs.into()).unwrap();
-        let life = thread::spawn(move || live(Box::new(EndsOf::<M>::new()), task(part), &mut wire));
+        let life = thread::spawn(move || live(Loops::begin_with::<M>(task(part))?, &mut wire));
         Actor { wire: Wire::socket(ours.into()).unwrap(), life }
     }
 

@@ -27,7 +27,6 @@ use running::Running;
 use testbeds::LiveTestbeds;
 
 use crate::agent::AgentProgram;
-use crate::calibrate::{self};
 use crate::case::{self, Case};
 use crate::catalogue;
 use crate::env::{Environment, RunEnvironment};
@@ -38,6 +37,7 @@ use crate::live_testbed::LiveTestbed;
 use crate::plan::Plan;
 use crate::preflight::{self, Activity, Finding, Need};
 use crate::registers::RegistersLost;
+use crossway_loops::calibrate;
 use crossway_records::record::{HostRef, Record, Status};
 use crossway_records::records_io;
 use crossway_records::testbed::Testbed;

@@ -16,7 +16,8 @@ impl TrialRun<'_> {
         self.group.phase("opening the channels");
         for role in self.all() {
             let task = Box::new(self.task(role));
-            self.group.order(role, &Order::Begin { task }, Vec::new())?;
+            let contender = self.setting.contender.clone().map(Box::new);
+            self.group.order(role, &Order::Begin { task, contender }, Vec::new())?;
         }
         let mut offers: Vec<Vec<HeldOffer>> = Vec::new();
         let mut warnings = Vec::new();
@@ -59,7 +60,6 @@ impl TrialRun<'_> {
         let role_spec = &self.layout.roles[role];
         Task {
             mechanism: self.setting.mechanism.to_owned(),
-            contender: self.setting.contender.clone().map(Box::new),
             inputs: self.setting.inputs.clone(),
             script: self.setting.replay.map(|replay| Box::new(replay.script.of_role(role))),
             part: role_spec.part,

@@ -23,6 +23,7 @@ pub enum Lines {
 ///
 /// # Errors
 /// A CPU cannot be used, or other programs occupied one of them so much that no batch was completed.
+#[inline(never)]
 pub fn cache_line_round_trips(
     cpus: (u32, u32),
     lines: Lines,

@@ -17,6 +17,7 @@ pub enum CallKind {
 }
 
 /// Measures nanoseconds per call for each of `batches` batches of `rounds` calls, on the CPU the caller runs on.
+#[inline(never)]
 pub fn call_times(kind: CallKind, batches: usize, rounds: usize) -> Vec<f64> {
     let ticker = Ticker::calibrate(Duration::from_millis(5));
     let batch = |call: &mut dyn FnMut()| {
@@ -47,6 +48,7 @@ pub fn call_times(kind: CallKind, batches: usize, rounds: usize) -> Vec<f64> {
 
 /// Measures nanoseconds per copy of `bytes` bytes for each of `batches` batches of `rounds` copies. Source and target
 /// stay the same, so that data that fits a cache stays in it.
+#[inline(never)]
 pub fn memcpy_times(bytes: usize, batches: usize, rounds: usize) -> Vec<f64> {
     let from = vec![1u8; bytes];
     let mut to = vec![0u8; bytes];

@@ -137,6 +137,7 @@ pub struct CopyTime {
 ///
 /// # Errors
 /// A CPU cannot be used, something else occupied one of them for seconds, or the payload was corrupted.
+#[inline(never)]
 pub fn copy_run(cpus: (u32, u32), plan: &CopyPlan) -> Result<CopyTime, OsError> {
     let size = plan.message_bytes.max(64) / 64 * 64;
     let slots = (plan.ring_bytes / size).max(2) as u64;

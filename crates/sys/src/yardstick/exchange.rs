@@ -38,6 +38,7 @@ pub struct Exchanges {
 ///
 /// # Errors
 /// A CPU cannot be used, or a call fails.
+#[inline(never)]
 pub fn blocking_exchanges(
     cpus: (u32, u32),
     kind: ExchangeKind,

@@ -28,6 +28,7 @@ const LOOK_AROUND: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// A CPU cannot be used, a call fails, or not one wake-up was completed.
+#[inline(never)]
 pub fn wake_times(
     cpus: (u32, u32),
     kind: WakeKind,

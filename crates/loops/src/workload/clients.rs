@@ -10,10 +10,11 @@ use crossway_mech::{RecvError, Rx, SendError, Tx};
 
 use super::shared::{TURN, ticks_until, wait_for_any};
 use super::{Put, enter, metered, take};
-use crate::control::Outcome;
+use crate::LoopError;
+use crate::Outcome;
 use crate::ends::Ends;
 use crate::payload::Seen;
-use crate::role_context::{Distribution, RoleContext, RoleError, sleeps};
+use crate::role_context::{Distribution, RoleContext, sleeps};
 use crossway_records::inputs::Span;
 
 /// What a client has asked, and how long the replies took.
@@ -29,7 +30,7 @@ pub(super) fn ask(
     context: &mut RoleContext,
     until_ns: u64,
     in_flight: u32,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let in_flight = in_flight.max(1) as usize;
     let mut asked = Asked { in_flight, sent: 0, times: Distribution::new() };
     let mut outcome = metered(|| ends.ask_in_flight(context, until_ns, &mut asked))?;
@@ -45,7 +46,7 @@ pub(crate) fn ask_loop<T: Tx, R: Rx, P: Put>(
     until_ns: u64,
     asked: &mut Asked,
     _: P,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let len = context.receive_len();
     let in_place = context.in_place();
     let RoleContext { source, scratch, checkers, ticker, .. } = context;
@@ -97,7 +98,7 @@ pub(crate) fn ask_loop<T: Tx, R: Rx, P: Put>(
 }
 
 /// Answers all clients until the end mark of each has arrived.
-pub(super) fn answer(ends: &mut dyn Ends, context: &mut RoleContext) -> Result<Outcome, RoleError> {
+pub(super) fn answer(ends: &mut dyn Ends, context: &mut RoleContext) -> Result<Outcome, LoopError> {
     context.sequences.resize(ends.channels(), 0);
     let mut outcome = metered(|| ends.answer_all(context))?;
     enter(&mut outcome, &context.checkers, context.received_bytes());
@@ -109,11 +110,11 @@ pub(crate) fn answer_loop<T: Tx, R: Rx, P: Put>(
     channels: &mut [(T, R)],
     context: &mut RoleContext,
     _: P,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let len = context.receive_len();
     let may_sleep = sleeps(context.spec.wait);
     let RoleContext { source, scratch, checkers, sequences, .. } = context;
-    let mut reply = |tx: &mut T, scratch: &mut [u8], at: usize| -> Result<(), RoleError> {
+    let mut reply = |tx: &mut T, scratch: &mut [u8], at: usize| -> Result<(), LoopError> {
         source.swap_sequence(&mut sequences[at]);
         P::put(tx, source, scratch)?;
         source.swap_sequence(&mut sequences[at]);

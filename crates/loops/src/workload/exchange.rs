@@ -6,9 +6,10 @@ use crossway_mech::{Listener, Mechanism, Offer, RecvError, Rx, Tx};
 use crossway_sys::clock::monotonic_ns;
 
 use super::{Put, enter, metered, take};
-use crate::control::{Outcome, Window};
+use crate::LoopError;
 use crate::ends::Ends;
-use crate::role_context::{Distribution, RoleContext, RoleError};
+use crate::role_context::{Distribution, RoleContext};
+use crate::{Outcome, Window};
 use crossway_records::inputs::Span;
 
 /// The times of a client's exchanges.
@@ -23,7 +24,7 @@ pub(super) fn ask(
     ends: &mut dyn Ends,
     context: &mut RoleContext,
     window: &Window,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     ends.close();
     let mut times = Times {
         set_up: Distribution::new(),
@@ -44,7 +45,7 @@ pub(crate) fn ask_loop<M: Mechanism, P: Put>(
     exchanges: u64,
     times: &mut Times,
     _: P,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let len = context.receive_len();
     let RoleContext { source, scratch, checkers, offers, spec, .. } = context;
     let words = offers[0].words.clone();
@@ -69,7 +70,7 @@ pub(super) fn answer(
     ends: &mut dyn Ends,
     context: &mut RoleContext,
     window: &Window,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     ends.close();
     let mut closed = Vec::with_capacity(window.messages as usize);
     let mut outcome = metered(|| ends.serve_exchanges(context, window.messages, &mut closed))?;
@@ -85,7 +86,7 @@ pub(crate) fn answer_loop<M: Mechanism, P: Put>(
     exchanges: u64,
     closed: &mut Vec<u64>,
     _: P,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let len = context.receive_len();
     let sees_close = context.caps.detects_peer_death;
     let RoleContext { source, scratch, checkers, .. } = context;
@@ -98,7 +99,7 @@ pub(crate) fn answer_loop<M: Mechanism, P: Put>(
             match rx.recv(&mut scratch[..len], None) {
                 Err(RecvError::PeerClosed) => {}
                 Ok(_) => {
-                    return Err(RoleError::Wrong(
+                    return Err(LoopError::Wrong(
                         "a second request arrived on a connection that serves only one".to_owned(),
                     ));
                 }

@@ -8,11 +8,12 @@ use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::{OsError, spin};
 
 use super::metered;
-use crate::control::{LineSeen, Outcome, Part, Replayed, Window};
+use crate::LoopError;
+use crate::arena::{Arena, Place, Tally};
 use crate::ends::Ends;
-use crate::replay::arena::{Arena, Place, Tally};
-use crate::replay::{Exchange, RoleScript, When};
-use crate::role_context::{Distribution, RoleContext, RoleError};
+use crate::role_context::{Distribution, RoleContext};
+use crate::script::{Exchange, RoleScript, When};
+use crate::{LineSeen, Outcome, Part, Replayed, Window};
 use crossway_records::inputs::Span;
 
 /// Pauses shorter than this are not slept, nanoseconds: going to sleep and waking up takes about as long.
@@ -130,7 +131,7 @@ pub(super) fn run(
     context: &mut RoleContext,
     window: &Window,
     at_ns: u64,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     // Both ends count from the same time.
     sleep_until_ns(at_ns);
     let begin_ns = at_ns;
@@ -185,8 +186,8 @@ pub(super) fn run(
     Ok(outcome)
 }
 
-fn no_script() -> RoleError {
-    RoleError::Wrong("a replay without a recording".to_owned())
+fn no_script() -> LoopError {
+    LoopError::Wrong("a replay without a recording".to_owned())
 }
 
 pub(crate) fn play<T: Tx, R: Rx>(
@@ -194,7 +195,7 @@ pub(crate) fn play<T: Tx, R: Rx>(
     context: &mut RoleContext,
     messages: u64,
     begin_ns: u64,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let streams = context.caps.boundaries == Boundaries::Stream;
     // Who looks before sleeping looks instead of polling.
     let may_poll = context.spec.wait == Wait::Block;

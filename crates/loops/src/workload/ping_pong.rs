@@ -3,16 +3,17 @@
 use crossway_mech::{Rx, Tx};
 
 use super::{Put, enter, metered, take};
-use crate::control::{Outcome, Window};
+use crate::LoopError;
 use crate::ends::Ends;
-use crate::role_context::{RoleContext, RoleError};
+use crate::role_context::RoleContext;
+use crate::{Outcome, Window};
 use crossway_records::inputs::Span;
 
 pub(super) fn ask(
     ends: &mut dyn Ends,
     context: &mut RoleContext,
     window: &Window,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let mut outcome = metered(|| ends.ask(context, window))?;
     outcome.sent = window.messages;
     enter(&mut outcome, &context.checkers, context.received_bytes());
@@ -26,7 +27,7 @@ pub(crate) fn ask_loop<T: Tx, R: Rx, P: Put>(
     context: &mut RoleContext,
     window: &Window,
     _: P,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let len = context.receive_len();
     let RoleContext { source, scratch, checkers, samples, ticker, .. } = context;
     let checker = &mut checkers[0];
@@ -49,7 +50,7 @@ pub(super) fn answer(
     ends: &mut dyn Ends,
     context: &mut RoleContext,
     window: &Window,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let mut outcome = metered(|| ends.answer(context, window.messages))?;
     outcome.sent = window.messages;
     enter(&mut outcome, &context.checkers, context.received_bytes());
@@ -61,7 +62,7 @@ pub(crate) fn answer_loop<T: Tx, R: Rx, P: Put>(
     context: &mut RoleContext,
     messages: u64,
     _: P,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let len = context.receive_len();
     let RoleContext { source, scratch, checkers, .. } = context;
     let checker = &mut checkers[0];

@@ -24,11 +24,12 @@ pub(crate) use open_ended::Stop;
 pub(crate) use paced::{Pace, Punctuality};
 pub(crate) use throughput::Receipts;
 
-use crate::control::{Outcome, Part, Window};
+use crate::LoopError;
 use crate::ends::Ends;
-use crate::meters::RoleMeter;
 use crate::payload::{Checker, Seen, Source, write_in_place};
-use crate::role_context::{RoleContext, RoleError};
+use crate::role_context::RoleContext;
+use crate::role_meter::RoleMeter;
+use crate::{Outcome, Part, Window};
 use crossway_records::inputs::Workload;
 
 /// Runs this role's part of one window. What the controller orders during the window, on its connection `line`, ends an
@@ -39,7 +40,7 @@ pub(crate) fn run(
     window: &Window,
     at_ns: u64,
     line: BorrowedFd<'_>,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     use Part::{Client, Receiver, Sender, Server};
     if window.open {
         return open_ended::run(ends, context, at_ns, line);
@@ -92,19 +93,19 @@ pub(crate) fn run(
             | Workload::Clients { .. }
             | Workload::FanOut { .. }),
             part,
-        ) => Err(RoleError::Wrong(format!("the workload {workload:?} has no {}", part.name()))),
+        ) => Err(LoopError::Wrong(format!("the workload {workload:?} has no {}", part.name()))),
     }
 }
 
 /// Whether the controller has ordered a stop, or does so until this time.
-fn stop_ordered(line: BorrowedFd<'_>, until: Instant) -> Result<bool, RoleError> {
+fn stop_ordered(line: BorrowedFd<'_>, until: Instant) -> Result<bool, LoopError> {
     let readable = poll::any_readable(&[line], Some(until))
         .map_err(|e| OsError::new("poll", "the controller's line", e))?;
     Ok(readable.contains(&true))
 }
 
 /// Runs `work` between two readings of the meters and the clock.
-fn metered(work: impl FnOnce() -> Result<(), RoleError>) -> Result<Outcome, RoleError> {
+fn metered(work: impl FnOnce() -> Result<(), LoopError>) -> Result<Outcome, LoopError> {
     let mut outcome = Outcome::default();
     let meter = RoleMeter::start();
     outcome.start_ns = monotonic_ns();

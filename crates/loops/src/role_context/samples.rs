@@ -62,22 +62,32 @@ impl Samples {
 
 /// A histogram of nanoseconds that accepts every value.
 #[derive(Debug)]
-pub(crate) struct Distribution(Histogram<u64>);
+pub struct Distribution(Histogram<u64>);
+
+impl Default for Distribution {
+    fn default() -> Self {
+        Distribution::new()
+    }
+}
 
 impl Distribution {
-    pub(crate) fn new() -> Self {
+    /// Creates an empty histogram.
+    pub fn new() -> Self {
         Distribution(histogram::empty())
     }
 
-    pub(crate) fn record(&mut self, ns: u64) {
+    /// Adds a value.
+    pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.max(1));
     }
 
-    pub(crate) fn record_many(&mut self, ns: u64, count: u64) {
+    /// Adds a value that occurred so often.
+    pub fn record_many(&mut self, ns: u64, count: u64) {
         self.0.saturating_record_n(ns.max(1), count);
     }
 
-    pub(crate) fn encode(&self) -> String {
+    /// The histogram as records have it: HDR V2 in base64.
+    pub fn encode(&self) -> String {
         histogram::encode(&self.0)
     }
 }

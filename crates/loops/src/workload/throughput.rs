@@ -10,10 +10,11 @@ use crossway_mech::{Rx, SendError, Tx};
 use crossway_sys::clock::monotonic_ns;
 
 use super::{Put, enter, metered, stop_ordered, take};
-use crate::control::{Outcome, Window};
+use crate::LoopError;
 use crate::ends::Ends;
 use crate::payload::{END_MARK, Seen};
-use crate::role_context::{RoleContext, RoleError};
+use crate::role_context::RoleContext;
+use crate::{Outcome, Window};
 
 /// Interval between two end marks.
 const MARK_PERIOD: Duration = Duration::from_millis(1);
@@ -25,7 +26,7 @@ pub(super) fn send(
     context: &mut RoleContext,
     window: &Window,
     line: BorrowedFd<'_>,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let mut outcome = metered(|| ends.send(context, window.messages))?;
     outcome.sent = window.messages;
     if context.lossy() {
@@ -39,7 +40,7 @@ pub(crate) fn send_loop<T: Tx, P: Put>(
     context: &mut RoleContext,
     messages: u64,
     _: P,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let RoleContext { source, scratch, .. } = context;
     for _ in 0..messages {
         P::put(tx, source, scratch)?;
@@ -51,7 +52,7 @@ pub(super) fn receive(
     ends: &mut dyn Ends,
     context: &mut RoleContext,
     window: &Window,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let mut receipts = Receipts::default();
     let mut outcome = metered(|| {
         receipts = ends.receive(context, window)?;
@@ -78,7 +79,7 @@ pub(crate) fn receive_loop<R: Rx>(
     rx: &mut R,
     context: &mut RoleContext,
     window: &Window,
-) -> Result<Receipts, RoleError> {
+) -> Result<Receipts, LoopError> {
     let lossy = context.lossy();
     let len = context.receive_len();
     let RoleContext { checkers, scratch, .. } = context;
@@ -119,7 +120,7 @@ pub(super) fn receive_lossy<R: Rx>(
     scratch: &mut [u8],
     window: u32,
     mut each: impl FnMut(&[u8]),
-) -> Result<u64, RoleError> {
+) -> Result<u64, LoopError> {
     loop {
         let ended = rx.recv_in_place(scratch, None, |message| {
             // The whole message is compared, so that content cannot be mistaken for a mark.
@@ -142,7 +143,7 @@ pub(super) fn end_lossy(
     ends: &mut dyn Ends,
     window: u32,
     line: BorrowedFd<'_>,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     for _ in 0..MARK_LIMIT {
         let until = Instant::now() + MARK_PERIOD;
         for channel in 0..ends.channels() {
@@ -156,7 +157,7 @@ pub(super) fn end_lossy(
             return Ok(());
         }
     }
-    Err(RoleError::Wrong(format!("the receiver got none of {MARK_LIMIT} end marks")))
+    Err(LoopError::Wrong(format!("the receiver got none of {MARK_LIMIT} end marks")))
 }
 
 /// Receives until an end mark arrives in place of a message.
@@ -164,7 +165,7 @@ pub(super) fn receive_until_mark<R: Rx>(
     rx: &mut R,
     scratch: &mut [u8],
     checker: &mut crate::payload::Checker,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     while take(rx, scratch, checker)? == Seen::Message {}
     Ok(())
 }

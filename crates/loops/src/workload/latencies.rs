@@ -3,7 +3,7 @@
 use crossway_sys::clock::monotonic_ns;
 
 use super::paced::Pace;
-use crate::control::Outcome;
+use crate::Outcome;
 use crate::role_context::Distribution;
 use crossway_records::inputs::Span;
 

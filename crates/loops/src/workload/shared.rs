@@ -11,10 +11,11 @@ use crossway_sys::{OsError, poll};
 
 use super::throughput::receive_until_mark;
 use super::{Put, enter, metered};
-use crate::control::Outcome;
+use crate::LoopError;
+use crate::Outcome;
 use crate::ends::Ends;
 use crate::payload::{Checker, SENDER_SHIFT, Seen, sender_of};
-use crate::role_context::{RoleContext, RoleError, sleeps};
+use crate::role_context::{RoleContext, sleeps};
 use crossway_records::inputs::Workload;
 
 /// Maximum number of messages received from one channel before the next channel gets its turn.
@@ -25,7 +26,7 @@ pub(super) fn send(
     ends: &mut dyn Ends,
     context: &mut RoleContext,
     until_ns: u64,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let first = u64::from(context.task.index) << SENDER_SHIFT;
     context.sequences.resize(ends.channels(), first);
     let mut sent = Sent::default();
@@ -51,7 +52,7 @@ pub(crate) fn send_loop<T: Tx, R: Rx, P: Put>(
     context: &mut RoleContext,
     until_ns: u64,
     _: P,
-) -> Result<Sent, RoleError> {
+) -> Result<Sent, LoopError> {
     let RoleContext { source, scratch, ticker, sequences, .. } = context;
     let mut sent = 0;
     let mut longest = 0;
@@ -86,7 +87,7 @@ pub(super) fn ticks_until(ticker: &Ticker, until_ns: u64) -> u64 {
 pub(super) fn receive(
     ends: &mut dyn Ends,
     context: &mut RoleContext,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let (fan_in, work_us) = match context.task.inputs.workload {
         Workload::FanIn { receiver_us, .. } => (true, receiver_us),
         _ => (false, 0),
@@ -103,7 +104,7 @@ pub(crate) fn receive_loop<T: Tx, R: Rx>(
     context: &mut RoleContext,
     fan_in: bool,
     work: Work,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let len = context.receive_len();
     let may_sleep = sleeps(context.spec.wait);
     let RoleContext { checkers, scratch, .. } = context;
@@ -143,7 +144,7 @@ fn receive_mixed<R: Rx>(
     scratch: &mut [u8],
     checkers: &mut [Checker],
     work: Work,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let first = checkers[0].position() >> SENDER_SHIFT;
     let mut open = checkers.len();
     while open > 0 {
@@ -169,7 +170,7 @@ fn receive_in_turn<R: Rx>(
     checkers: &mut [Checker],
     may_sleep: bool,
     work: Work,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let mut open: Vec<usize> = (0..rxs.len()).collect();
     while !open.is_empty() {
         let mut idle = true;
@@ -202,7 +203,7 @@ fn receive_in_turn<R: Rx>(
 pub(super) fn wait_for_any<'a>(
     fds: impl Iterator<Item = Option<BorrowedFd<'a>>>,
     may_sleep: bool,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     if !may_sleep {
         crossway_sys::spin::hint();
         return Ok(());

@@ -11,9 +11,10 @@ use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
 use super::latencies::Arrivals;
 use super::throughput::{end_lossy, receive_lossy};
 use super::{Put, enter, metered, take};
-use crate::control::{Outcome, PaceSeen, Window};
+use crate::LoopError;
 use crate::ends::Ends;
-use crate::role_context::{Distribution, RoleContext, RoleError};
+use crate::role_context::{Distribution, RoleContext};
+use crate::{Outcome, PaceSeen, Window};
 use crossway_records::inputs::{Inputs, messages_per_burst};
 
 /// A burst counts as late if it begins later than this, in nanoseconds, or than a tenth of the period, whichever is
@@ -162,7 +163,7 @@ pub(super) fn send(
     window: &Window,
     pace: &Pace,
     line: BorrowedFd<'_>,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let mut punctuality = Punctuality::new(pace);
     let channels = ends.channels();
     context.sequences.resize(channels, 0);
@@ -188,7 +189,7 @@ pub(crate) fn publish_loop<T: Tx, R: Rx, P: Put>(
     pace: &Pace,
     punctuality: &mut Punctuality,
     _: P,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let spin_ahead_ns = spin_ahead_ns(&context.task.inputs);
     let RoleContext { source, scratch, sequences, .. } = context;
     for message in 0..messages {
@@ -212,7 +213,7 @@ pub(crate) fn send_loop<T: Tx, P: Put>(
     pace: &Pace,
     punctuality: &mut Punctuality,
     _: P,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let spin_ahead_ns = spin_ahead_ns(&context.task.inputs);
     let RoleContext { source, scratch, .. } = context;
     let mut left = messages;
@@ -245,7 +246,7 @@ pub(super) fn receive(
     context: &mut RoleContext,
     window: &Window,
     pace: &Pace,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let mut arrivals = Arrivals::new(pace, context.checkers[0].position());
     let mut outcome = metered(|| ends.receive_paced(context, window, &mut arrivals))?;
     arrivals.enter(&mut outcome);
@@ -258,7 +259,7 @@ pub(crate) fn receive_loop<R: Rx>(
     context: &mut RoleContext,
     window: &Window,
     arrivals: &mut Arrivals<'_>,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let lossy = context.lossy();
     let len = context.receive_len();
     let RoleContext { checkers, scratch, .. } = context;

@@ -162,7 +162,7 @@ impl Script {
     }
 
     /// CRC-32 of the steps.
-    pub(super) fn fingerprint(&self) -> u32 {
+    pub fn fingerprint(&self) -> u32 {
         let mut hash = crc32fast::Hasher::new();
         let several = self.channels.len() > 1;
         for (role, step) in (0_u16..)

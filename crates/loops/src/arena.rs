@@ -3,9 +3,9 @@
 //! Each message lies at a place that its number determines, so that the receiver knows the sum of its words without
 //! having the message. The first word is the sequence number if the size permits; the receiver reads every byte.
 
-use super::script::{RoleScript, Step};
 use crate::line_buffer::{LINE_BYTES, LineBuffer};
 use crate::payload::{SEQUENCED_SIZE, next_random, sum};
+use crate::script::{RoleScript, Step};
 
 /// A message's place in the area, bytes from its begin, and what its words add up to without the sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,9 @@ use crossway_mech::{Caps, Facts, Listener, Mechanism, Offer, OpenError, Rx, Spec
 use crossway_sys::clock::{instant_at, monotonic_ns};
 
 use super::{AnyRx, AnyTx, Ends};
-use crate::control::Window;
-use crate::role_context::{Distribution, RoleContext, RoleError};
+use crate::LoopError;
+use crate::Window;
+use crate::role_context::{Distribution, RoleContext};
 use crate::workload::{
     Arrivals, ByCopy, InPlace, Latencies, Pace, Punctuality, Receipts, Stop, clients, exchange,
     open_ended, paced, ping_pong, replay, requests, shared, throughput,
@@ -85,7 +86,7 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         facts
     }
 
-    fn send(&mut self, context: &mut RoleContext, messages: u64) -> Result<(), RoleError> {
+    fn send(&mut self, context: &mut RoleContext, messages: u64) -> Result<(), LoopError> {
         let (tx, _) = &mut self.channels[0];
         by_access!(context, put => throughput::send_loop(tx, context, messages, put))
     }
@@ -94,16 +95,16 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         &mut self,
         context: &mut RoleContext,
         window: &Window,
-    ) -> Result<Receipts, RoleError> {
+    ) -> Result<Receipts, LoopError> {
         throughput::receive_loop(&mut self.channels[0].1, context, window)
     }
 
-    fn ask(&mut self, context: &mut RoleContext, window: &Window) -> Result<(), RoleError> {
+    fn ask(&mut self, context: &mut RoleContext, window: &Window) -> Result<(), LoopError> {
         let ends = &mut self.channels[0];
         by_access!(context, put => ping_pong::ask_loop(ends, context, window, put))
     }
 
-    fn answer(&mut self, context: &mut RoleContext, messages: u64) -> Result<(), RoleError> {
+    fn answer(&mut self, context: &mut RoleContext, messages: u64) -> Result<(), LoopError> {
         let ends = &mut self.channels[0];
         by_access!(context, put => ping_pong::answer_loop(ends, context, messages, put))
     }
@@ -114,7 +115,7 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         messages: u64,
         punctuality: &mut Punctuality,
         latencies: &mut Latencies<'_>,
-    ) -> Result<(), RoleError> {
+    ) -> Result<(), LoopError> {
         let ends = &mut self.channels[0];
         by_access!(context, put => requests::ask_loop(ends, context, messages, punctuality, latencies, put))
     }
@@ -125,7 +126,7 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         messages: u64,
         pace: &Pace,
         punctuality: &mut Punctuality,
-    ) -> Result<(), RoleError> {
+    ) -> Result<(), LoopError> {
         let (tx, _) = &mut self.channels[0];
         by_access!(context, put => paced::send_loop(tx, context, messages, pace, punctuality, put))
     }
@@ -135,7 +136,7 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         context: &mut RoleContext,
         window: &Window,
         arrivals: &mut Arrivals<'_>,
-    ) -> Result<(), RoleError> {
+    ) -> Result<(), LoopError> {
         paced::receive_loop(&mut self.channels[0].1, context, window, arrivals)
     }
 
@@ -144,7 +145,7 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         context: &mut RoleContext,
         messages: u64,
         begin_ns: u64,
-    ) -> Result<(), RoleError> {
+    ) -> Result<(), LoopError> {
         replay::play(&mut self.channels, context, messages, begin_ns)
     }
 
@@ -153,7 +154,7 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         context: &mut RoleContext,
         exchanges: u64,
         times: &mut exchange::Times,
-    ) -> Result<(), RoleError> {
+    ) -> Result<(), LoopError> {
         by_access!(context, put => exchange::ask_loop::<M, _>(context, exchanges, times, put))
     }
 
@@ -162,7 +163,7 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         context: &mut RoleContext,
         exchanges: u64,
         closed: &mut Vec<u64>,
-    ) -> Result<(), RoleError> {
+    ) -> Result<(), LoopError> {
         let listener = &mut self.listeners[0];
         by_access!(context, put => exchange::answer_loop::<M, _>(listener, context, exchanges, closed, put))
     }
@@ -171,7 +172,7 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         &mut self,
         context: &mut RoleContext,
         until_ns: u64,
-    ) -> Result<shared::Sent, RoleError> {
+    ) -> Result<shared::Sent, LoopError> {
         let ends = &mut self.channels[..];
         by_access!(context, put => shared::send_loop(ends, context, until_ns, put))
     }
@@ -182,7 +183,7 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         messages: u64,
         pace: &Pace,
         punctuality: &mut Punctuality,
-    ) -> Result<(), RoleError> {
+    ) -> Result<(), LoopError> {
         let ends = &mut self.channels[..];
         by_access!(context, put => paced::publish_loop(ends, context, messages, pace, punctuality, put))
     }
@@ -192,12 +193,12 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         context: &mut RoleContext,
         until_ns: u64,
         asked: &mut clients::Asked,
-    ) -> Result<(), RoleError> {
+    ) -> Result<(), LoopError> {
         let ends = &mut self.channels[0];
         by_access!(context, put => clients::ask_loop(ends, context, until_ns, asked, put))
     }
 
-    fn answer_all(&mut self, context: &mut RoleContext) -> Result<(), RoleError> {
+    fn answer_all(&mut self, context: &mut RoleContext) -> Result<(), LoopError> {
         let ends = &mut self.channels[..];
         by_access!(context, put => clients::answer_loop(ends, context, put))
     }
@@ -207,11 +208,11 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         context: &mut RoleContext,
         fan_in: bool,
         work: shared::Work,
-    ) -> Result<(), RoleError> {
+    ) -> Result<(), LoopError> {
         shared::receive_loop(&mut self.channels, context, fan_in, work)
     }
 
-    fn stream(&mut self, context: &mut RoleContext, stop: Stop<'_>) -> Result<u64, RoleError> {
+    fn stream(&mut self, context: &mut RoleContext, stop: Stop<'_>) -> Result<u64, LoopError> {
         open_ended::send_loop(&mut self.channels[0].0, context, stop)
     }
 
@@ -221,7 +222,7 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         stop: Stop<'_>,
         pace: &Pace,
         punctuality: &mut Punctuality,
-    ) -> Result<u64, RoleError> {
+    ) -> Result<u64, LoopError> {
         open_ended::send_paced_loop(&mut self.channels[0].0, context, stop, pace, punctuality)
     }
 
@@ -229,7 +230,7 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         &mut self,
         context: &mut RoleContext,
         arrivals: Option<&mut Arrivals<'_>>,
-    ) -> Result<(), RoleError> {
+    ) -> Result<(), LoopError> {
         open_ended::receive_loop(&mut self.channels[0].1, context, arrivals)
     }
 
@@ -238,11 +239,11 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         context: &mut RoleContext,
         stop: Stop<'_>,
         times: &mut Distribution,
-    ) -> Result<u64, RoleError> {
+    ) -> Result<u64, LoopError> {
         open_ended::ask_loop(&mut self.channels[0], context, stop, times)
     }
 
-    fn answer_stream(&mut self, context: &mut RoleContext) -> Result<u64, RoleError> {
+    fn answer_stream(&mut self, context: &mut RoleContext) -> Result<u64, LoopError> {
         open_ended::answer_loop(&mut self.channels[0], context)
     }
 }

@@ -1,5 +1,6 @@
 //! Errors that end a role.
 
+use crossway_loops::LoopError;
 use crossway_mech::{OpenError, RecvError, SendError};
 
 use crate::control::{Answer, ControlError};
@@ -7,12 +8,9 @@ use crate::control::{Answer, ControlError};
 /// The reason why a role ends with an error.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RoleError {
+    /// The role cannot continue to work with its channels.
     #[error("{0}")]
-    Open(#[from] OpenError),
-    #[error("sending: {0}")]
-    Send(#[from] SendError),
-    #[error("receiving: {0}")]
-    Recv(#[from] RecvError),
+    Loops(#[from] LoopError),
     #[error("{0}")]
     Control(#[from] ControlError),
     #[error("{0}")]
@@ -37,15 +35,31 @@ impl RoleError {
     pub(crate) fn answer(&self) -> Option<Answer> {
         let unsupported = matches!(
             self,
-            RoleError::Open(OpenError::Unsupported { .. }) | RoleError::Unsupported(_)
+            RoleError::Loops(LoopError::Open(OpenError::Unsupported { .. }))
+                | RoleError::Unsupported(_)
         );
         match self {
             RoleError::AlreadyReported | RoleError::Control(ControlError::Closed) => None,
             error => Some(Answer::Failed {
                 reason: error.to_string(),
                 unsupported,
-                own_fault: matches!(error, RoleError::Wrong(_)),
+                own_fault: matches!(
+                    error,
+                    RoleError::Wrong(_) | RoleError::Loops(LoopError::Wrong(_))
+                ),
             }),
         }
+    }
+}
+
+impl From<SendError> for RoleError {
+    fn from(error: SendError) -> Self {
+        LoopError::from(error).into()
+    }
+}
+
+impl From<RecvError> for RoleError {
+    fn from(error: RecvError) -> Self {
+        LoopError::from(error).into()
     }
 }

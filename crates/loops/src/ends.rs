@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use crossway_mech::{Caps, Deadline, Facts, Offer, OpenError, RecvError, Rx, SendError, Spec, Tx};
 
-use crate::control::Window;
-use crate::role_context::{Distribution, RoleContext, RoleError};
+use crate::LoopError;
+use crate::Window;
+use crate::role_context::{Distribution, RoleContext};
 use crate::workload::{
     Arrivals, Latencies, Pace, Punctuality, Receipts, Stop, clients, exchange, shared,
 };
@@ -43,17 +44,17 @@ pub(crate) trait Ends {
     /// Values that the system reports about the first channel.
     fn facts(&self) -> Facts;
 
-    fn send(&mut self, context: &mut RoleContext, messages: u64) -> Result<(), RoleError>;
+    fn send(&mut self, context: &mut RoleContext, messages: u64) -> Result<(), LoopError>;
 
     fn receive(
         &mut self,
         context: &mut RoleContext,
         window: &Window,
-    ) -> Result<Receipts, RoleError>;
+    ) -> Result<Receipts, LoopError>;
 
-    fn ask(&mut self, context: &mut RoleContext, window: &Window) -> Result<(), RoleError>;
+    fn ask(&mut self, context: &mut RoleContext, window: &Window) -> Result<(), LoopError>;
 
-    fn answer(&mut self, context: &mut RoleContext, messages: u64) -> Result<(), RoleError>;
+    fn answer(&mut self, context: &mut RoleContext, messages: u64) -> Result<(), LoopError>;
 
     fn request(
         &mut self,
@@ -61,7 +62,7 @@ pub(crate) trait Ends {
         messages: u64,
         punctuality: &mut Punctuality,
         latencies: &mut Latencies<'_>,
-    ) -> Result<(), RoleError>;
+    ) -> Result<(), LoopError>;
 
     fn send_paced(
         &mut self,
@@ -69,14 +70,14 @@ pub(crate) trait Ends {
         messages: u64,
         pace: &Pace,
         punctuality: &mut Punctuality,
-    ) -> Result<(), RoleError>;
+    ) -> Result<(), LoopError>;
 
     fn receive_paced(
         &mut self,
         context: &mut RoleContext,
         window: &Window,
         arrivals: &mut Arrivals<'_>,
-    ) -> Result<(), RoleError>;
+    ) -> Result<(), LoopError>;
 
     /// Performs the steps of this role's end of a recording.
     fn replay(
@@ -84,7 +85,7 @@ pub(crate) trait Ends {
         context: &mut RoleContext,
         messages: u64,
         begin_ns: u64,
-    ) -> Result<(), RoleError>;
+    ) -> Result<(), LoopError>;
 
     /// Opens a channel for each exchange, as the client.
     fn exchange(
@@ -92,7 +93,7 @@ pub(crate) trait Ends {
         context: &mut RoleContext,
         exchanges: u64,
         times: &mut exchange::Times,
-    ) -> Result<(), RoleError>;
+    ) -> Result<(), LoopError>;
 
     /// Accepts a channel for each exchange; enters when each was closed.
     fn serve_exchanges(
@@ -100,14 +101,14 @@ pub(crate) trait Ends {
         context: &mut RoleContext,
         exchanges: u64,
         closed: &mut Vec<u64>,
-    ) -> Result<(), RoleError>;
+    ) -> Result<(), LoopError>;
 
     /// Sends on all channels in turn.
     fn send_to_all(
         &mut self,
         context: &mut RoleContext,
         until_ns: u64,
-    ) -> Result<shared::Sent, RoleError>;
+    ) -> Result<shared::Sent, LoopError>;
 
     /// Sends each message on all channels, at fixed times.
     fn publish(
@@ -116,7 +117,7 @@ pub(crate) trait Ends {
         messages: u64,
         pace: &Pace,
         punctuality: &mut Punctuality,
-    ) -> Result<(), RoleError>;
+    ) -> Result<(), LoopError>;
 
     /// Keeps requests in flight.
     fn ask_in_flight(
@@ -124,10 +125,10 @@ pub(crate) trait Ends {
         context: &mut RoleContext,
         until_ns: u64,
         asked: &mut clients::Asked,
-    ) -> Result<(), RoleError>;
+    ) -> Result<(), LoopError>;
 
     /// Answers on all channels.
-    fn answer_all(&mut self, context: &mut RoleContext) -> Result<(), RoleError>;
+    fn answer_all(&mut self, context: &mut RoleContext) -> Result<(), LoopError>;
 
     /// Receives from all channels.
     fn receive_from_all(
@@ -135,9 +136,9 @@ pub(crate) trait Ends {
         context: &mut RoleContext,
         fan_in: bool,
         work: shared::Work,
-    ) -> Result<(), RoleError>;
+    ) -> Result<(), LoopError>;
 
-    fn stream(&mut self, context: &mut RoleContext, stop: Stop<'_>) -> Result<u64, RoleError>;
+    fn stream(&mut self, context: &mut RoleContext, stop: Stop<'_>) -> Result<u64, LoopError>;
 
     fn stream_paced(
         &mut self,
@@ -145,34 +146,38 @@ pub(crate) trait Ends {
         stop: Stop<'_>,
         pace: &Pace,
         punctuality: &mut Punctuality,
-    ) -> Result<u64, RoleError>;
+    ) -> Result<u64, LoopError>;
 
     fn receive_stream(
         &mut self,
         context: &mut RoleContext,
         arrivals: Option<&mut Arrivals<'_>>,
-    ) -> Result<(), RoleError>;
+    ) -> Result<(), LoopError>;
 
     fn ask_until(
         &mut self,
         context: &mut RoleContext,
         stop: Stop<'_>,
         times: &mut Distribution,
-    ) -> Result<u64, RoleError>;
+    ) -> Result<u64, LoopError>;
 
-    fn answer_stream(&mut self, context: &mut RoleContext) -> Result<u64, RoleError>;
+    fn answer_stream(&mut self, context: &mut RoleContext) -> Result<u64, LoopError>;
 }
 
 /// A sending half behind a virtual call.
-pub(crate) trait AnyTx {
+pub trait AnyTx {
+    /// [`Tx::try_send`].
     fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError>;
+    /// [`Tx::send`].
     fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError>;
+    /// [`Tx::send_in_place`], without a deadline.
     fn send_in_place(
         &mut self,
         len: usize,
         scratch: &mut [u8],
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), SendError>;
+    /// [`Tx::flush`].
     fn flush(&mut self) -> Result<(), SendError>;
 }
 
@@ -200,8 +205,10 @@ impl<T: Tx> AnyTx for T {
 }
 
 /// A receiving half behind a virtual call.
-pub(crate) trait AnyRx {
+pub trait AnyRx {
+    /// [`Rx::recv`].
     fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError>;
+    /// [`Rx::recv_in_place`], without a deadline.
     fn recv_in_place(
         &mut self,
         scratch: &mut [u8],

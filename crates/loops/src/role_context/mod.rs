@@ -1,6 +1,5 @@
 //! The state of a role while it works, apart from its ends: its messages, its counters.
 
-mod error;
 mod samples;
 
 use std::num::NonZeroU64;
@@ -10,18 +9,19 @@ use crossway_mech::{Access, Boundaries, Caps, Facts, Offer, Reliability, Spec, W
 use crossway_sys::clock::Ticker;
 use crossway_sys::{clock, proc};
 
-pub(crate) use error::RoleError;
-pub(crate) use samples::{Distribution, Samples};
+pub use samples::Distribution;
+pub(crate) use samples::Samples;
 
-use crate::control::{Part, Task, Window};
+use crate::LoopError;
 use crate::ends::Ends;
 use crate::line_buffer::LineBuffer;
 use crate::payload::{Checker, Source};
 use crate::workload::replay::Player;
+use crate::{Part, Task, Window};
 use crossway_records::inputs::{Extent, Workload};
 
 /// Time limit for the ends to connect.
-pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+pub const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Duration of calibration on a host other than the controller's.
 const CALIBRATION: Duration = Duration::from_millis(50);
@@ -53,7 +53,7 @@ impl RoleContext {
     pub(crate) fn set(
         mut task: Task,
         ends: &mut dyn Ends,
-    ) -> Result<(Self, Vec<Offer>, Vec<String>), RoleError> {
+    ) -> Result<(Self, Vec<Offer>, Vec<String>), LoopError> {
         let caps = ends.caps();
         let mut warnings = Vec::new();
         if let Err(e) = proc::lock_memory() {
@@ -107,7 +107,7 @@ impl RoleContext {
         &mut self,
         ends: &mut dyn Ends,
         offers: Vec<Offer>,
-    ) -> Result<(), RoleError> {
+    ) -> Result<(), LoopError> {
         for mut offer in offers {
             let words = offer.words.clone();
             ends.connect(&self.spec, &mut offer)?;

@@ -8,18 +8,18 @@
 use std::ops::{Deref, DerefMut};
 
 /// Size of a cache line in bytes on all processors for which Linux shared memory is worth measuring today.
-pub(crate) const LINE_BYTES: usize = 64;
+pub const LINE_BYTES: usize = 64;
 
 /// A buffer of a fixed length that begins on a cache line.
 #[derive(Debug)]
-pub(crate) struct LineBuffer {
+pub struct LineBuffer {
     bytes: Vec<u8>,
     begin: usize,
 }
 
 impl LineBuffer {
     /// Creates a buffer of `len` bytes of `value` and touches every page.
-    pub(crate) fn new(len: usize, value: u8) -> LineBuffer {
+    pub fn new(len: usize, value: u8) -> LineBuffer {
         let mut bytes: Vec<u8> = Vec::with_capacity(len + LINE_BYTES);
         let begin = bytes.as_ptr().align_offset(LINE_BYTES);
         // Never reallocated: the bytes before `begin` are part of the capacity.
@@ -28,7 +28,7 @@ impl LineBuffer {
     }
 
     /// The allocation and the offset of the buffer in it, for a loop that keeps its own positions.
-    pub(crate) fn into_parts(self) -> (Vec<u8>, usize) {
+    pub fn into_parts(self) -> (Vec<u8>, usize) {
         (self.bytes, self.begin)
     }
 }

@@ -36,6 +36,7 @@ pub struct Instruments {
 }
 
 /// Calibrates the instruments; takes about 150 ms, and 40 ms more if CPU time is counted by ticks.
+#[inline(never)]
 pub fn calibrate() -> Instruments {
     let ticker = Ticker::calibrate(TICKER_TIME);
     Instruments {
@@ -54,6 +55,7 @@ pub fn calibrate() -> Instruments {
 
 /// Measures what the harness (the code that prepares, reads and checks messages) costs per message in a case, with
 /// messages of the case's size but without a mechanism. Takes a few milliseconds.
+#[inline(never)]
 pub fn harness(
     ticker: &Ticker,
     size: usize,

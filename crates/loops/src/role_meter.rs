@@ -6,14 +6,14 @@ use crossway_mech::mechanisms::tipc_node;
 use crossway_sys::perf;
 use crossway_sys::usage::{Usage, process_cpu_ns};
 
-use crate::control::{Counters, Outcome, ServerUse};
+use crate::{Counters, Outcome, ServerUse};
 
 /// The hardware counters of this process. They count only threads that start after the counters were opened, so a role
 /// opens them before it does anything else.
 static COUNTERS: OnceLock<Result<perf::Counters, String>> = OnceLock::new();
 
 /// Opens the hardware counters, if there are any.
-pub(crate) fn open_counters() {
+pub fn open_counters() {
     COUNTERS.get_or_init(|| perf::Counters::start().map_err(|e| format!("{e}; {}", e.remedy())));
 }
 

@@ -11,10 +11,11 @@ use crossway_sys::clock::{Ticker, monotonic_ns};
 use super::latencies::Arrivals;
 use super::paced::{Pace, Punctuality};
 use super::{enter, metered, stop_ordered, take};
-use crate::control::{Outcome, Part};
+use crate::LoopError;
 use crate::ends::Ends;
 use crate::payload::Seen;
-use crate::role_context::{Distribution, RoleContext, RoleError};
+use crate::role_context::{Distribution, RoleContext};
+use crate::{Outcome, Part};
 use crossway_records::inputs::{Span, Workload};
 
 /// Interval in nanoseconds at which a sender checks for the controller's order.
@@ -26,7 +27,7 @@ pub(super) fn run(
     context: &mut RoleContext,
     at_ns: u64,
     line: BorrowedFd<'_>,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let stop = Stop::new(context.ticker, line);
     match (context.task.inputs.workload, context.task.part) {
         (Workload::Throughput, Part::Sender) => stream(ends, context, stop),
@@ -40,7 +41,7 @@ pub(super) fn run(
                 _ => receive(ends, context, Some(&pace)),
             }
         }
-        (workload, part) => Err(RoleError::Wrong(format!(
+        (workload, part) => Err(LoopError::Wrong(format!(
             "the workload {} has no open-ended form for a {}",
             workload.word(),
             part.name()
@@ -63,7 +64,7 @@ impl<'a> Stop<'a> {
     }
 
     /// Whether a stop was ordered; called after each message. The connection is checked only once per interval.
-    fn asked(&mut self) -> Result<bool, RoleError> {
+    fn asked(&mut self) -> Result<bool, LoopError> {
         let now = self.ticker.now();
         if now.wrapping_sub(self.last) < self.every {
             return Ok(false);
@@ -73,11 +74,11 @@ impl<'a> Stop<'a> {
     }
 
     /// Whether the stream should end; called before each burst of a paced stream, which has at least one burst.
-    fn after(&self, bursts: u64) -> Result<bool, RoleError> {
+    fn after(&self, bursts: u64) -> Result<bool, LoopError> {
         Ok(bursts > 0 && self.asked_now()?)
     }
 
-    fn asked_now(&self) -> Result<bool, RoleError> {
+    fn asked_now(&self) -> Result<bool, LoopError> {
         stop_ordered(self.line, Instant::now())
     }
 }
@@ -86,7 +87,7 @@ fn stream(
     ends: &mut dyn Ends,
     context: &mut RoleContext,
     stop: Stop<'_>,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let mut sent = 0;
     let mut outcome = metered(|| {
         sent = ends.stream(context, stop)?;
@@ -101,7 +102,7 @@ pub(crate) fn send_loop<T: Tx>(
     tx: &mut T,
     context: &mut RoleContext,
     mut stop: Stop<'_>,
-) -> Result<u64, RoleError> {
+) -> Result<u64, LoopError> {
     let source = &mut context.source;
     let mut sent = 0;
     loop {
@@ -121,7 +122,7 @@ fn send_paced(
     context: &mut RoleContext,
     stop: Stop<'_>,
     pace: &Pace,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let mut punctuality = Punctuality::new(pace);
     let mut sent = 0;
     let mut outcome = metered(|| {
@@ -141,7 +142,7 @@ pub(crate) fn send_paced_loop<T: Tx>(
     stop: Stop<'_>,
     pace: &Pace,
     punctuality: &mut Punctuality,
-) -> Result<u64, RoleError> {
+) -> Result<u64, LoopError> {
     let source = &mut context.source;
     let mut sent = 0;
     loop {
@@ -167,7 +168,7 @@ fn receive(
     ends: &mut dyn Ends,
     context: &mut RoleContext,
     pace: Option<&Pace>,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let mut arrivals = pace.map(|pace| Arrivals::new(pace, context.checkers[0].position()));
     let mut outcome = metered(|| ends.receive_stream(context, arrivals.as_mut()))?;
     if let Some(arrivals) = arrivals {
@@ -181,7 +182,7 @@ pub(crate) fn receive_loop<R: Rx>(
     rx: &mut R,
     context: &mut RoleContext,
     mut arrivals: Option<&mut Arrivals<'_>>,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let len = context.receive_len();
     let RoleContext { checkers, scratch, .. } = context;
     let (scratch, checker) = (&mut scratch[..len], &mut checkers[0]);
@@ -197,7 +198,7 @@ fn ask(
     ends: &mut dyn Ends,
     context: &mut RoleContext,
     stop: Stop<'_>,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let mut times = Distribution::new();
     let mut sent = 0;
     let mut outcome = metered(|| {
@@ -215,7 +216,7 @@ pub(crate) fn ask_loop<T: Tx, R: Rx>(
     context: &mut RoleContext,
     mut stop: Stop<'_>,
     times: &mut Distribution,
-) -> Result<u64, RoleError> {
+) -> Result<u64, LoopError> {
     let len = context.receive_len();
     let RoleContext { source, scratch, checkers, ticker, .. } = context;
     let checker = &mut checkers[0];
@@ -238,7 +239,7 @@ pub(crate) fn ask_loop<T: Tx, R: Rx>(
     Ok(sent)
 }
 
-fn answer(ends: &mut dyn Ends, context: &mut RoleContext) -> Result<Outcome, RoleError> {
+fn answer(ends: &mut dyn Ends, context: &mut RoleContext) -> Result<Outcome, LoopError> {
     let mut sent = 0;
     let mut outcome = metered(|| {
         sent = ends.answer_stream(context)?;
@@ -252,7 +253,7 @@ fn answer(ends: &mut dyn Ends, context: &mut RoleContext) -> Result<Outcome, Rol
 pub(crate) fn answer_loop<T: Tx, R: Rx>(
     (tx, rx): &mut (T, R),
     context: &mut RoleContext,
-) -> Result<u64, RoleError> {
+) -> Result<u64, LoopError> {
     let len = context.receive_len();
     let RoleContext { source, scratch, checkers, .. } = context;
     let checker = &mut checkers[0];

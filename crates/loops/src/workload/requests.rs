@@ -8,9 +8,10 @@ use crossway_sys::clock::monotonic_ns;
 use super::latencies::Latencies;
 use super::paced::{Pace, Punctuality, spin_ahead_ns};
 use super::{Put, enter, metered, take};
-use crate::control::{Outcome, Window};
+use crate::LoopError;
 use crate::ends::Ends;
-use crate::role_context::{RoleContext, RoleError};
+use crate::role_context::RoleContext;
+use crate::{Outcome, Window};
 use crossway_records::inputs::Span;
 
 pub(super) fn ask(
@@ -19,7 +20,7 @@ pub(super) fn ask(
     window: &Window,
     period_ns: u64,
     first_ns: u64,
-) -> Result<Outcome, RoleError> {
+) -> Result<Outcome, LoopError> {
     let pace = Pace::of_one(period_ns, first_ns);
     let mut punctuality = Punctuality::new(&pace);
     let mut latencies = Latencies::new(&pace);
@@ -41,7 +42,7 @@ pub(crate) fn ask_loop<T: Tx, R: Rx, P: Put>(
     punctuality: &mut Punctuality,
     latencies: &mut Latencies<'_>,
     _: P,
-) -> Result<(), RoleError> {
+) -> Result<(), LoopError> {
     let spin_ahead_ns = spin_ahead_ns(&context.task.inputs);
     let len = context.receive_len();
     let RoleContext { source, scratch, checkers, .. } = context;
