@@ -7,7 +7,7 @@ mod stream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossway_channel::{
     Channel, Directory, Error, EventKind, Listener, Options, Reason, Receiver, RecvError,
@@ -91,6 +91,8 @@ fn a_switch_that_is_requested_at_any_moment_of_a_hand_over_does_not_break_the_ch
                 for to in wanted.take_while(|_| !over.load(Ordering::Relaxed)) {
                     // Only begins the switch.
                     let _ = handle.switch_to(to, Some(Instant::now()));
+                    // Without a pause, the channel's lock is hardly ever free when the other end wakes up for it.
+                    std::thread::sleep(Duration::from_micros(20));
                 }
             });
             let taking = scope.spawn(move || next.take_over(NAME, soon()).unwrap());
