@@ -16,6 +16,7 @@ typedef long long s64;
 #define INLINE static inline __attribute__((always_inline))
 #define ADAPTED __attribute__((preserve_access_index))
 #define EXISTS(field) __builtin_preserve_field_info(field, 2)
+#define OFFSET(field) __builtin_preserve_field_info(field, 0)
 
 // The kernel's helpers, by their numbers in include/uapi/linux/bpf.h.
 static void *(*const lookup)(void *map, const void *key) = (void *)1;
@@ -23,7 +24,6 @@ static long (*const update)(void *map, const void *key, const void *value, u64 f
 static long (*const erase)(void *map, const void *key) = (void *)3;
 static u64 (*const now_ns)(void) = (void *)5;
 static u32 (*const this_cpu)(void) = (void *)8;
-static u64 (*const this_pid_tgid)(void) = (void *)14;
 static long (*const read_user)(void *to, u32 size, const void *from) = (void *)112;
 static long (*const read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 static void *(*const reserve)(void *ring, u64 size, u64 flags) = (void *)131;
@@ -237,6 +237,9 @@ struct thread {
 	} name SEC(".maps")
 
 MAP(threads, 1, 16384, u32, struct thread);
+// Whether any observed thread's number ends in these bits: most threads are known to be none without a search. Never reset.
+#define ENDINGS 65536
+MAP(endings, 2, ENDINGS, u32, u32);
 MAP(calls, 2, 512, u32, u32);
 // The objects that were described; 2: a datagram socket whose messages have addresses of their own.
 MAP(objects, 9, 16384, u64, u32);
@@ -259,6 +262,19 @@ INLINE void count_all(u32 which, u64 number)
 INLINE void count(u32 which)
 {
 	count_all(which, 1);
+}
+
+INLINE struct thread *observed(u32 tid)
+{
+	u32 ending = tid & (ENDINGS - 1);
+	u32 *any = lookup(&endings, &ending);
+	return any && *any ? lookup(&threads, &tid) : 0;
+}
+
+INLINE void set_ending(u32 tid)
+{
+	u32 ending = tid & (ENDINGS - 1), yes = 1;
+	update(&endings, &ending, &yes, 0);
 }
 
 INLINE u64 argument(const void *regs, int number)
@@ -294,9 +310,9 @@ int crossway_enter(u64 *ctx)
 	u32 *kind = lookup(&calls, &number);
 	if (!kind || !*kind)
 		return 0;
-	u32 tid = this_pid_tgid();
-	struct thread *thread = lookup(&threads, &tid);
-	if (!thread || is_compat(this_task()))
+	const struct task_struct *task = this_task();
+	struct thread *thread = observed(task->pid);
+	if (!thread || is_compat(task))
 		return 0;
 	const void *regs = (const void *)ctx[0];
 	if (*kind == FUTEX) {
@@ -324,14 +340,14 @@ int crossway_switch(u64 *ctx)
 	struct thread *thread;
 	u64 now = 0;
 	// Number 0 is the idle loop.
-	if (id && (thread = lookup(&threads, &id))) {
+	if (id && (thread = observed(id))) {
 		now = now_ns();
 		thread->cpu_ns += now - thread->on_ns;
 		if (thread->kind)
 			thread->left_ns = now;
 	}
 	id = after->pid;
-	if (id && (thread = lookup(&threads, &id))) {
+	if (id && (thread = observed(id))) {
 		if (!now)
 			now = now_ns();
 		thread->on_ns = now;
@@ -343,6 +359,9 @@ int crossway_switch(u64 *ctx)
 	return 0;
 }
 
+// Bytes at the begin of an inode that have the fields which are needed.
+#define INODE 128
+
 // The number of the object behind a descriptor of this process; 0: no channel.
 INLINE u64 object_of(u32 descriptor, struct file **found, int queue)
 {
@@ -351,22 +370,23 @@ INLINE u64 object_of(u32 descriptor, struct file **found, int queue)
 		return 0;
 	struct file *file = 0;
 	struct inode *inode = 0;
-	u16 mode = 0;
-	unsigned long number = 0;
-	struct super_block *super = 0;
 	read_kernel(&file, sizeof(file), table->fd + descriptor);
 	if (!file)
 		return 0;
 	READ(inode, file->f_inode);
-	READ(mode, inode->i_mode);
-	mode &= S_IFMT;
-	READ(number, inode->i_ino);
+	// All fields by one call: a call costs more than what it reads.
+	u8 fields[INODE];
+	if (OFFSET(inode->i_ino) > INODE - sizeof(u64) || OFFSET(inode->i_sb) > INODE - sizeof(u64) ||
+	    OFFSET(inode->i_mode) > INODE - sizeof(u16) || read_kernel(fields, INODE, inode))
+		return 0;
+	u16 mode = *(u16 *)(fields + OFFSET(inode->i_mode)) & S_IFMT;
+	u64 number = *(u64 *)(fields + OFFSET(inode->i_ino));
 	*found = file;
 	if (mode == S_IFSOCK)
 		return SOCKET | (number & 0xffffffffff);
 	if (mode != S_IFIFO && !(queue && mode == S_IFREG))
 		return 0;
-	READ(super, inode->i_sb);
+	struct super_block *super = *(struct super_block **)(fields + OFFSET(inode->i_sb));
 	// Different file systems use the same numbers.
 	number = (number & 0xffffffffff) | ((u64)super >> 6 & 0xffff) << 40;
 	if (mode == S_IFIFO)
@@ -590,8 +610,8 @@ INLINE void moved(struct thread *thread, struct done *done, u32 descriptor, u8 o
 SEC("tp_btf/sys_exit")
 int crossway_exit(u64 *ctx)
 {
-	u32 tid = this_pid_tgid();
-	struct thread *thread = lookup(&threads, &tid);
+	u32 tid = this_task()->pid;
+	struct thread *thread = observed(tid);
 	if (!thread || !thread->kind)
 		return 0;
 	u32 kind = thread->kind;
@@ -665,9 +685,10 @@ int crossway_fork(u64 *ctx)
 	const struct task_struct *parent = (const void *)ctx[0];
 	const struct task_struct *child = (const void *)ctx[1];
 	u32 parent_id = parent->pid, child_id = child->pid;
-	if (!lookup(&threads, &parent_id))
+	if (!observed(parent_id))
 		return 0;
 	struct thread fresh = {};
+	set_ending(child_id);
 	if (update(&threads, &child_id, &fresh, 0)) {
 		count(NOT_FOLLOWED);
 		return 0;
@@ -692,13 +713,14 @@ int crossway_exec(u64 *ctx)
 {
 	const struct task_struct *task = (const void *)ctx[0];
 	u32 before = ctx[1], id = task->pid;
-	struct thread *thread = lookup(&threads, &before);
+	struct thread *thread = observed(before);
 	if (!thread)
 		return 0;
 	// A thread that is not the first one takes the first one's number.
 	if (before != id) {
 		struct thread same = *thread;
 		erase(&threads, &before);
+		set_ending(id);
 		if (update(&threads, &id, &same, 0))
 			count(NOT_FOLLOWED);
 	}
@@ -720,7 +742,7 @@ int crossway_end(u64 *ctx)
 {
 	const struct task_struct *task = (const void *)ctx[0];
 	u32 id = task->pid;
-	struct thread *thread = lookup(&threads, &id);
+	struct thread *thread = observed(id);
 	if (!thread)
 		return 0;
 	struct ended *record = reserve(&ring, sizeof(*record), 0);

@@ -61,6 +61,9 @@ type Thread = [u64; 10];
 /// The place of `on_ns` in it. The thread has a CPU now, or gets one later and sets it again.
 const ON_NS: usize = 8;
 
+/// `ENDINGS` there.
+const ENDINGS: u32 = 65536;
+
 /// Why the kernel's programs cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
@@ -130,10 +133,19 @@ impl ProbeError {
             }
             cause = at.source();
         }
-        // The verifier's log has thousands of lines; its last ones say what is wrong.
-        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        ProbeError::Refused(lines[lines.len().saturating_sub(3)..].join("; "))
+        ProbeError::Refused(reason(&text))
     }
+}
+
+/// What is wrong, of what the verifier says: its log has thousands of lines, and the last ones before its statistics say it.
+fn reason(log: &str) -> String {
+    let statistics = ["verification time", "stack depth", "processed "];
+    let says = |line: &&str| {
+        let line = line.trim();
+        !line.is_empty() && !statistics.iter().any(|begin| line.starts_with(begin))
+    };
+    let lines: Vec<&str> = log.lines().filter(says).map(str::trim).collect();
+    lines[lines.len().saturating_sub(3)..].join("; ")
 }
 
 /// Whether the kernel forbids even root to read its memory.
@@ -163,6 +175,8 @@ pub struct Probes {
     programs: Option<Ebpf>,
     ring: RingBuf<MapData>,
     threads: HashMap<MapData, u32, Thread>,
+    /// Whether any observed thread has a number that ends in these bits.
+    endings: Array<MapData, u32>,
     counters: PerCpuArray<MapData, u64>,
     objects: Objects,
     cost: Cost,
@@ -192,6 +206,7 @@ impl Probes {
         let mut probes = Probes {
             ring: map("ring").try_into().map_err(ProbeError::refused)?,
             threads: map("threads").try_into().map_err(ProbeError::refused)?,
+            endings: map("endings").try_into().map_err(ProbeError::refused)?,
             counters: map("counters").try_into().map_err(ProbeError::refused)?,
             objects: Objects::default(),
             cost: Cost::default(),
@@ -245,6 +260,7 @@ impl Probes {
     fn observe(&mut self, thread: u32) -> Result<(), ProbeError> {
         let mut entry = Thread::default();
         entry[ON_NS] = monotonic_ns();
+        self.endings.set(thread % ENDINGS, 1, 0).map_err(ProbeError::refused)?;
         self.threads.insert(thread, entry, 0).map_err(ProbeError::refused)
     }
 
@@ -343,5 +359,21 @@ impl Probes {
             }
         }
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_the_verifier_s_log_the_last_lines_before_its_statistics_are_shown() {
+        let log = "the program is refused: 0: R1=ctx()\n\n; return *(u64 *)7;\n3: (79) r0 = *(u64 *)(r1 +0)\n\
+                   R1 invalid mem access 'scalar'\nverification time 253 usec\nstack depth 16\n\
+                   processed 6 insns (limit 1000000) max_states_per_insn 0\n";
+        let shown =
+            "; return *(u64 *)7;; 3: (79) r0 = *(u64 *)(r1 +0); R1 invalid mem access 'scalar'";
+        assert_eq!(reason(log), shown);
+        assert_eq!(reason("one line"), "one line");
     }
 }
