@@ -309,8 +309,8 @@ fn forks_at_any_time_disturb_nothing() {
 #[test]
 fn a_connection_that_is_copied_while_it_is_closed_remains_one_of_tcp() {
     let Some(site) = Site::new() else { return };
-    assert_eq!(site.prints("reliability.py", &["rivals", "1000"]), "1000 times, 0 wrong\n");
-    assert_eq!(site.explained(true).len(), 2 * 2 * 1000, "{:?}", site.explained(false));
+    assert_eq!(site.prints("reliability.py", &["rivals", "1400"]), "1400 times, 0 wrong\n");
+    assert_eq!(site.explained(true).len(), 2 * 2 * 1400, "{:?}", site.explained(false));
 }
 
 #[test]

@@ -37,24 +37,30 @@ fn forget<T>(fd: c_int, close: impl FnOnce() -> T) -> T {
 
 /// As [`forget`], with the descriptor's entry, and the lock if that is guarded.
 fn closing<T>(fd: c_int, entry: Entry, close: impl FnOnce() -> T) -> T {
+    let left = before_close(fd, entry);
+    let outcome = close();
+    if let Some(left) = left {
+        // Unless another thread has got the number meanwhile.
+        table::replace(fd, left, Entry::OTHER);
+    }
+    outcome
+}
+
+/// Forgets a descriptor that is about to be closed, as far as others may not need it until then. Returns the entry that
+/// remains, if one does.
+fn before_close(fd: c_int, entry: Entry) -> Option<Entry> {
     match entry.kind() {
-        Kind::Other | Kind::Aside => return close(),
+        Kind::Other | Kind::Aside => None,
         // At worst, a child of vfork prevents that its parent's socket is moved.
         Kind::Fresh | Kind::OtherListener | Kind::Plain | Kind::Epoll => {
             table::replace(fd, entry, Entry::OTHER);
             if entry.has(WATCHED) && owns_memory() {
                 watch::forget(fd);
             }
-            return close();
+            None
         }
-        _ if !owns_memory() => return close(),
-        _ => {}
+        _ => owns_memory().then(|| leaving(fd, entry)),
     }
-    let left = leaving(fd, entry);
-    let outcome = close();
-    // Unless another thread has got the number meanwhile.
-    table::replace(fd, left, Entry::OTHER);
-    outcome
 }
 
 /// Gives up what a descriptor that is about to be closed stands for. Returns the entry that remains until then: a moved one
@@ -210,22 +216,40 @@ fn number(bound: c_uint) -> c_int {
 
 /// Flag of close_range(2): only set close-on-exec (linux/close_range.h).
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
+/// Flag of close_range(2): first get a table of descriptors of its own.
+const CLOSE_RANGE_UNSHARE: c_int = 2;
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    if flags & CLOSE_RANGE_CLOEXEC == 0 && first <= last {
-        let known: Vec<c_int> = table::known(number(first), number(last))
-            .filter(|(_, entry)| !matches!(entry.kind(), Kind::Aside | Kind::Connecting))
-            .map(|(fd, _)| fd)
-            .collect();
-        known.into_iter().for_each(|fd| forget(fd, || ()));
-    }
-    let outcome = close_visible(first, last, flags);
+    let outcome = if flags & !CLOSE_RANGE_UNSHARE == 0 && first <= last {
+        close_all(first, last, flags)
+    } else {
+        close_visible(first, last, flags)
+    };
     if flags & CLOSE_RANGE_CLOEXEC != 0 && outcome == 0 {
         table::of_kind(Kind::Moved, number(first), number(last))
             .for_each(|(fd, _)| closes_on_exec_now(fd));
     }
     outcome
+}
+
+/// Forgets the descriptors of a range, and closes them. Other threads must not copy one between the two.
+fn close_all(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let known = || {
+        table::known(number(first), number(last))
+            .filter(|(_, entry)| !matches!(entry.kind(), Kind::Aside | Kind::Connecting))
+    };
+    let close = || {
+        let left: Vec<(c_int, Entry)> = known()
+            .filter_map(|(fd, entry)| before_close(fd, entry).map(|left| (fd, left)))
+            .collect();
+        let outcome = close_visible(first, last, flags);
+        for (fd, left) in left {
+            table::replace(fd, left, Entry::OTHER);
+        }
+        outcome
+    };
+    if known().any(|(_, entry)| is_guarded(entry)) { alone(close) } else { close() }
 }
 
 /// Calls close_range on all but asides: those that descriptors outside of the range stand for survive.

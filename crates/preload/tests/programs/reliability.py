@@ -332,7 +332,13 @@ def rivals(times):
         file = ctypes.c_void_p(libc.fdopen(fd, b"r+"))
         return lambda: libc.fclose(file)
 
-    closing = [lambda fd: lambda: os.close(fd), as_file]
+    def as_range(fd):
+        return lambda: libc.close_range(fd, fd, 0)
+
+    def as_last(fd):
+        return lambda: libc.closefrom(fd)
+
+    closing = [lambda fd: lambda: os.close(fd), as_file, as_range, as_last]
     meet = threading.Barrier(2)
     todo = []
     copies = []
@@ -361,8 +367,14 @@ def rivals(times):
     for n in range(times):
         conn, peer = pair()
         name = conn.getsockname()
-        todo.append(conn.detach())
-        close = closing[n % 7 % 2](todo[n])
+        fd = conn.detach()
+        way = closing[n % 7 % 4]
+        if way is as_last:
+            # Above everything else that must stay open.
+            low, fd = fd, os.dup2(fd, 1000)
+            os.close(low)
+        todo.append(fd)
+        close = way(fd)
         meet.wait()
         for _ in range(n % 50):
             pass
