@@ -9,7 +9,7 @@ use libc::{sockaddr, socklen_t};
 
 use super::descriptors::closed_unseen;
 use super::system::{borrow, give_address, internet_address, is_unspecified};
-use super::{options, real};
+use super::{lent, options, real};
 use crate::table::{self, ACCEPTED, ENDED, Entry, Kind, RESET, SHAPED, UNKNOWN_WATCH, WATCHED};
 use crate::watch::{self, Watch};
 use crate::{moving, process, spin};
@@ -47,6 +47,9 @@ unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) 
     fd
 }
 
+/// The longest Internet address.
+const LONGEST_ADDRESS: usize = size_of::<libc::sockaddr_in6>();
+
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
     let entry = table::get(fd);
@@ -56,6 +59,9 @@ unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, len: so
     };
     // SAFETY: guaranteed by the caller.
     let real = || unsafe { real::connect(at, address, len) };
+    if !lent::is_readable(address.cast::<u8>(), (len as usize).min(LONGEST_ADDRESS)) {
+        return real();
+    }
     // SAFETY: as above.
     if at != fd && unsafe { is_unspecified(address, len) } {
         return moving::dissolve(fd, at, real);
@@ -173,13 +179,15 @@ unsafe fn from_name(
 ) -> Option<c_int> {
     let (connection, flags) = moving::connection_of(borrow(fd)?)?;
     let (own, peer) = connection.seen_from(flags & ACCEPTED != 0);
-    if address.is_null() || len.is_null() {
-        set_errno(libc::EFAULT);
-        return Some(-1);
-    }
     // SAFETY: guaranteed by the caller.
-    unsafe { give_address(if is_peer { peer } else { own }, address, len) };
-    Some(0)
+    let given = unsafe { give_address(if is_peer { peer } else { own }, address, len) };
+    Some(given.map_or_else(
+        |why| {
+            set_errno(why);
+            -1
+        },
+        |()| 0,
+    ))
 }
 
 macro_rules! names {

@@ -1,13 +1,16 @@
-//! The interface to C: the functions that programs call ([`calls`], [`options`], [`sending`], [`receiving`], [`waiting`],
-//! [`descriptors`]),
-//! and the corresponding functions of the C library ([`real`]).
+//! The interface to C: the functions that programs call ([`calls`], [`options`], [`sending`], [`receiving`], [`messages`],
+//! [`waiting`], [`selecting`], [`descriptors`]), what they ask about memory ([`lent`]), and the
+//! corresponding functions of the C library ([`real`]).
 #![allow(unsafe_code)]
 
 mod calls;
 mod descriptors;
+mod lent;
+mod messages;
 mod options;
 mod real;
 mod receiving;
+mod selecting;
 mod sending;
 mod signals;
 mod system;

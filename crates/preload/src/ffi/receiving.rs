@@ -1,22 +1,23 @@
 //! Calls that receive. On a moved descriptor they differ from the kernel's in what TCP does differently: a reset that the
 //! peer asked for is reported, there is no sender's address, and MSG_TRUNC discards.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 use crossway_sys::real::{errno, set_errno};
 use crossway_sys::socket::twin;
-use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::sending::len_of;
 use super::waiting::awaiting_bytes;
-use super::{borrow, real};
+use super::{borrow, lent, real};
 use crate::table::{self, CARRIED, Entry, RESET};
-use crate::{moving, via};
+use crate::via;
 
 /// The result of a receive on a moved descriptor: where a stream ends, TCP may have a reset (SO_LINGER).
 #[cold]
-fn at_end(fd: c_int, entry: Entry) -> ssize_t {
+pub(super) fn at_end(fd: c_int, entry: Entry) -> ssize_t {
     let aside = entry.aside().and_then(borrow);
     if aside
         .is_some_and(|aside| twin::was_reset(aside) || entry.has(CARRIED) && via::is_broken(aside))
@@ -29,7 +30,7 @@ fn at_end(fd: c_int, entry: Entry) -> ssize_t {
 }
 
 #[inline]
-fn received(fd: c_int, wanted: size_t, outcome: ssize_t) -> ssize_t {
+pub(super) fn received(fd: c_int, wanted: size_t, outcome: ssize_t) -> ssize_t {
     match table::moved(fd) {
         Some(entry) if outcome == 0 && wanted > 0 => at_end(fd, entry),
         Some(_) if outcome < 0 && errno() == libc::ECONNRESET => {
@@ -99,14 +100,14 @@ fn message_of(parts: *const iovec, count: c_int) -> msghdr {
 }
 
 /// Flags of which UNIX streams make something else than TCP does.
-const DIFFERENT: c_int = libc::MSG_TRUNC | libc::MSG_ERRQUEUE;
+pub(super) const DIFFERENT: c_int = libc::MSG_TRUNC | libc::MSG_ERRQUEUE;
 
 /// Receives with one of these flags.
 ///
 /// # Safety
 /// As for recv.
 #[cold]
-unsafe fn receive_different(
+pub(super) unsafe fn receive_different(
     fd: c_int,
     entry: Entry,
     bytes: *mut c_void,
@@ -166,7 +167,7 @@ unsafe fn peek_all(fd: c_int, bytes: *mut c_void, len: size_t, flags: c_int) -> 
         let mut ended = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
         // Before the bytes are looked at: what came before the end is there then.
         // SAFETY: one structure.
-        let seen = unsafe { libc::poll(&mut ended, 1, 0) };
+        let seen = unsafe { real::poll(&mut ended, 1, 0) };
         // SAFETY: guaranteed by the caller.
         let outcome = unsafe { real::recv(fd, bytes, len, flags & !libc::MSG_WAITALL) };
         let is_late = limited && !limit.is_zero() && begin.elapsed() >= limit;
@@ -174,7 +175,7 @@ unsafe fn peek_all(fd: c_int, bytes: *mut c_void, len: size_t, flags: c_int) -> 
             return if outcome <= 0 { received(fd, len, outcome) } else { outcome };
         }
         // SAFETY: as above. A signal interrupts it, as it interrupts TCP.
-        if unsafe { libc::poll(&mut ended, 1, 1) } < 0 {
+        if unsafe { real::poll(&mut ended, 1, 1) } < 0 {
             return outcome;
         }
     }
@@ -222,6 +223,23 @@ unsafe extern "C-unwind" fn __recv_chk(
     }
 }
 
+/// Whether a receive with these flags does not only call the kernel's.
+fn is_different(flags: c_int) -> bool {
+    flags & DIFFERENT != 0 || flags & PEEK_ALL == PEEK_ALL
+}
+
+/// Says that a receive with this `outcome` has no sender's address; `len` is writable.
+fn without_name(len: *mut socklen_t, outcome: ssize_t) -> ssize_t {
+    // SAFETY: writable.
+    if unsafe { len.read_unaligned() }.cast_signed() < 0 {
+        set_errno(libc::EINVAL);
+        return -1;
+    }
+    // SAFETY: as above.
+    unsafe { len.write_unaligned(0) };
+    outcome
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
@@ -238,12 +256,27 @@ unsafe extern "C-unwind" fn recvfrom(
         return awaiting_bytes(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0));
     }
     // SAFETY: guaranteed by the caller.
-    let outcome = unsafe { recv(fd, bytes, len, flags) };
-    if outcome >= 0 && !from.is_null() && !from_len.is_null() {
+    if from.is_null() {
         // SAFETY: guaranteed by the caller.
-        unsafe { *from_len = 0 };
+        return unsafe { recv(fd, bytes, len, flags) };
     }
-    outcome
+    if is_different(flags) {
+        // SAFETY: as above.
+        let outcome = unsafe { recv(fd, bytes, len, flags) };
+        if outcome < 0 || lent::is_writable(from_len, 1) {
+            return if outcome < 0 { outcome } else { without_name(from_len, outcome) };
+        }
+        set_errno(libc::EFAULT);
+        return -1;
+    }
+    // The kernel refuses a bad length; it must not write the name of the stream to the program.
+    let mut name = MaybeUninit::<libc::sockaddr_storage>::uninit();
+    let name = name.as_mut_ptr().cast();
+    // SAFETY: as above; no address is longer than the structure.
+    let receive = |more| unsafe { real::recvfrom(fd, bytes, len, flags | more, name, from_len) };
+    let outcome = awaiting_bytes(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0));
+    let outcome = if outcome <= 0 { received(fd, len, outcome) } else { outcome };
+    if outcome < 0 { outcome } else { without_name(from_len, outcome) }
 }
 
 #[unsafe(no_mangle)]
@@ -264,137 +297,4 @@ unsafe extern "C-unwind" fn __recvfrom_chk(
             recvfrom(fd, bytes, len, flags, from, from_len)
         }
     }
-}
-
-/// Registers the descriptors in a received message that are ends of pairs.
-///
-/// # Safety
-/// `message` has been filled in by recvmsg.
-unsafe fn adopt_received(message: &msghdr) {
-    // SAFETY: filled in by the kernel; the macros stay within the control data.
-    unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(message);
-        while let Some(part) = header.as_ref() {
-            if part.cmsg_level == libc::SOL_SOCKET && part.cmsg_type == libc::SCM_RIGHTS {
-                let data = libc::CMSG_DATA(part).cast::<c_int>();
-                let room = part.cmsg_len - libc::CMSG_LEN(0) as usize;
-                for n in 0..room / size_of::<c_int>() {
-                    let fd = data.add(n).read_unaligned();
-                    if table::get(fd) != Entry::OTHER {
-                        table::put(fd, Entry::OTHER);
-                    }
-                    moving::adopt_received(fd);
-                }
-            }
-            header = libc::CMSG_NXTHDR(message, part);
-        }
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    let Some(entry) = table::moved(fd).filter(|_| !message.is_null()) else {
-        // SAFETY: guaranteed by the caller.
-        let receive = |more| unsafe { real::recvmsg(fd, message, flags | more) };
-        let outcome = awaiting_bytes(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0));
-        // SAFETY: a message that was received without an error is readable.
-        if outcome >= 0 && unsafe { (*message).msg_controllen } > 0 {
-            let errno = crossway_sys::real::errno();
-            // SAFETY: as above.
-            unsafe { adopt_received(&*message) };
-            set_errno(errno);
-        }
-        return outcome;
-    };
-    // SAFETY: not NULL, and readable and writable as guaranteed by the caller.
-    unsafe {
-        let mut plain = *message;
-        plain.msg_name = std::ptr::null_mut();
-        plain.msg_namelen = 0;
-        let outcome = if flags & DIFFERENT != 0 {
-            let bytes = plain.msg_iov.as_ref().map_or(std::ptr::null_mut(), |part| part.iov_base);
-            plain.msg_controllen = 0;
-            receive_different(fd, entry, bytes, len_of(&plain), flags)
-        } else {
-            let plain = &raw mut plain;
-            let receive = |more| real::recvmsg(fd, plain, flags | more);
-            awaiting_bytes(fd, flags, || receive(libc::MSG_DONTWAIT), || receive(0))
-        };
-        if outcome < 0 {
-            return received(fd, 1, outcome);
-        }
-        (*message).msg_namelen = 0;
-        (*message).msg_controllen = plain.msg_controllen;
-        (*message).msg_flags = plain.msg_flags;
-        if outcome == 0 && len_of(&plain) > 0 { at_end(fd, entry) } else { outcome }
-    }
-}
-
-/// The kernel's maximum number of messages per call (UIO_MAXIOV).
-const MOST_MESSAGES: c_uint = 1024;
-
-/// The time in a structure of the program; `None` if it is not valid.
-pub(super) fn duration(limit: &timespec) -> Option<Duration> {
-    let nanoseconds = u32::try_from(limit.tv_nsec).ok().filter(|ns| *ns < 1_000_000_000)?;
-    Some(Duration::new(u64::try_from(limit.tv_sec).ok()?, nanoseconds))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn recvmmsg(
-    fd: c_int,
-    messages: *mut mmsghdr,
-    count: c_uint,
-    flags: c_int,
-    limit: *mut timespec,
-) -> c_int {
-    if table::moved(fd).is_none() || messages.is_null() {
-        // SAFETY: guaranteed by the caller.
-        let outcome = unsafe { real::recvmmsg(fd, messages, count, flags, limit) };
-        for n in 0..usize::try_from(outcome).unwrap_or(0) {
-            // SAFETY: the kernel has filled in these messages.
-            let message = unsafe { &(*messages.add(n)).msg_hdr };
-            if message.msg_controllen > 0 {
-                // SAFETY: as above.
-                unsafe { adopt_received(message) };
-            }
-        }
-        return outcome;
-    }
-    // SAFETY: NULL, or valid as guaranteed by the caller.
-    let limit = unsafe { limit.as_mut() };
-    let time = limit.as_deref().map(duration);
-    if time == Some(None) {
-        set_errno(libc::EINVAL);
-        return -1;
-    }
-    let until = time.flatten().and_then(|time| Instant::now().checked_add(time));
-    let mut flags = flags;
-    let mut done = 0;
-    while done < count.min(MOST_MESSAGES) {
-        // SAFETY: guaranteed by the caller.
-        let message = unsafe { &mut *messages.add(done as usize) };
-        // SAFETY: as above.
-        let outcome = unsafe { recvmsg(fd, &mut message.msg_hdr, flags & !libc::MSG_WAITFORONE) };
-        if outcome < 0 {
-            break;
-        }
-        message.msg_len = outcome as c_uint;
-        done += 1;
-        if flags & libc::MSG_WAITFORONE != 0 {
-            flags |= libc::MSG_DONTWAIT;
-        }
-        // The kernel, too, looks at the time only after a message.
-        if until.is_some_and(|until| Instant::now() >= until) {
-            break;
-        }
-    }
-    if done == 0 && count > 0 {
-        return -1;
-    }
-    if let (Some(limit), Some(until)) = (limit, until) {
-        let left = until.saturating_duration_since(Instant::now());
-        limit.tv_sec = left.as_secs().cast_signed();
-        limit.tv_nsec = left.subsec_nanos().into();
-    }
-    done as c_int
 }

@@ -1,5 +1,5 @@
 //! Calls that send. On a moved descriptor they differ from the kernel's in what TCP does differently: the first bytes after
-//! the peer's end are accepted, an address is ignored, and so is control data.
+//! the peer's end are accepted, and an address and control data are ignored, unless they are none.
 
 use std::ffi::{c_int, c_short, c_uint, c_void};
 
@@ -8,8 +8,9 @@ use crossway_sys::real::{errno, set_errno};
 use crossway_sys::socket::twin;
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
+use super::calls::moved;
 use super::descriptors::closed_unseen;
-use super::{borrow, real};
+use super::{borrow, lent, real};
 use crate::table::{self, ENDED, Entry, RESET};
 
 /// What a failed send on a moved descriptor becomes.
@@ -52,7 +53,7 @@ fn judge(fd: c_int, entry: Entry, len: usize) -> Verdict {
     }
     let mut wanted = libc::pollfd { fd, events: 0, revents: 0 };
     // SAFETY: one structure, which outlives the call.
-    unsafe { libc::poll(&mut wanted, 1, 0) };
+    unsafe { real::poll(&mut wanted, 1, 0) };
     let has_closed = wanted.revents & libc::POLLHUP as c_short != 0;
     if has_closed && entry.has(RESET) {
         set_errno(libc::EPIPE);
@@ -105,6 +106,37 @@ unsafe extern "C-unwind" fn write(fd: c_int, bytes: *const c_void, len: size_t) 
     send_moved(fd, entry, len, quietly, loudly)
 }
 
+/// From linux/socket.h, where the libc crate lacks it.
+const MSG_FASTOPEN: c_int = 0x2000_0000;
+
+/// Whether TCP refuses a send for its address, control data or flags, with which `ask` sends no byte on a TCP connection.
+#[cold]
+fn is_refused(fd: c_int, ask: impl FnOnce(c_int) -> ssize_t) -> bool {
+    // A socket that is not connected would be connected by MSG_FASTOPEN.
+    let Some(aside) = moved(fd).and_then(Entry::aside) else { return false };
+    let before = errno();
+    if ask(aside) >= 0 {
+        return false;
+    }
+    match errno() {
+        // The stream says so, too, with a signal.
+        libc::EPIPE => {
+            set_errno(before);
+            false
+        }
+        libc::ECONNRESET => {
+            table::mark_all(fd, RESET);
+            true
+        }
+        _ => true,
+    }
+}
+
+/// The flags of a send of `len` bytes: TCP accepts no byte as urgent, a UNIX stream does not.
+fn flags_for(len: usize, flags: c_int) -> c_int {
+    if len == 0 { flags & !libc::MSG_OOB } else { flags }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn send(
     fd: c_int,
@@ -112,9 +144,20 @@ unsafe extern "C-unwind" fn send(
     len: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: guaranteed by the caller.
+    let Some(entry) = table::moved(fd) else {
+        // SAFETY: guaranteed by the caller.
+        return unsafe { real::send(fd, bytes, len, flags) };
+    };
+    if flags & MSG_FASTOPEN != 0 {
+        // SAFETY: guaranteed by the caller.
+        let ask = |tcp| unsafe { real::send(tcp, bytes, 0, flags | libc::MSG_NOSIGNAL) };
+        if is_refused(fd, ask) {
+            return -1;
+        }
+    }
+    let flags = flags_for(len, flags);
+    // SAFETY: as above.
     let loudly = || unsafe { real::send(fd, bytes, len, flags) };
-    let Some(entry) = table::moved(fd) else { return loudly() };
     // SAFETY: as above.
     let quietly = || unsafe { real::send(fd, bytes, len, flags | libc::MSG_NOSIGNAL) };
     send_moved(fd, entry, len, quietly, loudly)
@@ -129,12 +172,21 @@ unsafe extern "C-unwind" fn sendto(
     to: *const sockaddr,
     to_len: socklen_t,
 ) -> ssize_t {
-    if table::moved(fd).is_some() {
-        // SAFETY: guaranteed by the caller.
-        return unsafe { send(fd, bytes, len, flags) };
-    }
     // SAFETY: guaranteed by the caller.
-    unsafe { real::sendto(fd, bytes, len, flags, to, to_len) }
+    let real = |fd, len, flags| unsafe { real::sendto(fd, bytes, len, flags, to, to_len) };
+    if table::moved(fd).is_none() {
+        return real(fd, len, flags);
+    }
+    let mut flags = flags;
+    if !to.is_null() {
+        if is_refused(fd, |tcp| real(tcp, 0, flags | libc::MSG_NOSIGNAL)) {
+            return -1;
+        }
+        // To ask twice would be to connect twice.
+        flags &= !MSG_FASTOPEN;
+    }
+    // SAFETY: as above.
+    unsafe { send(fd, bytes, len, flags) }
 }
 
 /// The kernel's maximum number of parts per call (UIO_MAXIOV).
@@ -150,6 +202,11 @@ fn failed_len(outcome: ssize_t, message: &msghdr) -> usize {
     unsafe { len_of(message) }
 }
 
+/// Whether the parts of a message can be read, and are not too many; if not, the kernel refuses it.
+pub(super) fn has_parts(message: &msghdr) -> bool {
+    message.msg_iovlen <= MOST_PARTS && lent::is_readable(message.msg_iov, message.msg_iovlen)
+}
+
 /// The number of bytes in a message.
 ///
 /// # Safety
@@ -158,9 +215,9 @@ pub(super) unsafe fn len_of(message: &msghdr) -> usize {
     if message.msg_iovlen == 0 {
         return 0;
     }
-    // SAFETY: guaranteed by the caller.
-    let parts = unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) };
-    parts.iter().map(|part| part.iov_len).sum()
+    // SAFETY: guaranteed by the caller; the program's structures may lie anywhere.
+    let parts = (0..message.msg_iovlen).map(|n| unsafe { message.msg_iov.add(n).read_unaligned() });
+    parts.fold(0, |sum: usize, part| sum.saturating_add(part.iov_len))
 }
 
 #[unsafe(no_mangle)]
@@ -185,16 +242,30 @@ unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, count: c_int)
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    let Some(entry) = table::moved(fd).filter(|_| !message.is_null()) else {
+    let Some(entry) = table::moved(fd).filter(|_| lent::is_readable(message, 1)) else {
         // SAFETY: guaranteed by the caller.
         return unsafe { real::sendmsg(fd, message, flags) };
     };
-    // SAFETY: not NULL, and readable as guaranteed by the caller.
-    let mut plain = unsafe { *message };
+    // SAFETY: readable; the program's structure may lie anywhere.
+    let mut plain = unsafe { message.read_unaligned() };
+    let is_odd = !plain.msg_name.is_null() || plain.msg_controllen > 0;
+    if is_odd || flags & MSG_FASTOPEN != 0 {
+        let empty = msghdr { msg_iovlen: 0, ..plain };
+        // SAFETY: as guaranteed by the caller; the copy lives through the call.
+        let ask = |tcp| unsafe { real::sendmsg(tcp, &empty, flags | libc::MSG_NOSIGNAL) };
+        if is_refused(fd, ask) {
+            return -1;
+        }
+    }
     plain.msg_name = std::ptr::null_mut();
     plain.msg_namelen = 0;
     plain.msg_control = std::ptr::null_mut();
     plain.msg_controllen = 0;
+    let is_empty = flags & libc::MSG_OOB != 0
+        && has_parts(&plain)
+        // SAFETY: readable.
+        && unsafe { len_of(&plain) } == 0;
+    let flags = flags_for(usize::from(!is_empty), flags);
     // SAFETY: as above; the copy lives through the call.
     let outcome = unsafe { real::sendmsg(fd, &plain, flags | libc::MSG_NOSIGNAL) };
     let len = failed_len(outcome, &plain);
@@ -209,24 +280,30 @@ unsafe extern "C-unwind" fn sendmmsg(
     count: c_uint,
     flags: c_int,
 ) -> c_int {
-    if table::moved(fd).is_none() || messages.is_null() {
+    if table::moved(fd).is_none() {
         // SAFETY: guaranteed by the caller.
         return unsafe { real::sendmmsg(fd, messages, count, flags) };
     }
     let count = count.min(MOST_PARTS as c_uint) as usize;
     for n in 0..count {
-        // SAFETY: guaranteed by the caller.
-        let message = unsafe { &mut *messages.add(n) };
-        // SAFETY: as above.
-        let outcome = unsafe { sendmsg(fd, &message.msg_hdr, flags) };
+        let message = messages.wrapping_add(n);
+        let outcome = if lent::is_writable(message, 1) {
+            // SAFETY: readable, and as guaranteed by the caller.
+            unsafe { sendmsg(fd, &raw const (*message).msg_hdr, flags) }
+        } else {
+            set_errno(libc::EFAULT);
+            -1
+        };
         if outcome < 0 {
             // As the kernel's: an error after the first message is lost.
             return if n == 0 { -1 } else { n as c_int };
         }
-        message.msg_len = outcome as c_uint;
-        let has_parts = outcome > 0 || !message.msg_hdr.msg_iov.is_null();
-        // SAFETY: the kernel has read the parts.
-        if has_parts && outcome.cast_unsigned() < unsafe { len_of(&message.msg_hdr) } {
+        // SAFETY: writable; the kernel has read the parts.
+        let len = unsafe {
+            (&raw mut (*message).msg_len).write_unaligned(outcome as c_uint);
+            len_of(&(&raw const (*message).msg_hdr).read_unaligned())
+        };
+        if outcome.cast_unsigned() < len {
             return n as c_int + 1;
         }
     }

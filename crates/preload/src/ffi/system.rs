@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use crossway_sys::real::{errno, set_errno};
 use libc::{sockaddr, socklen_t};
 
-use super::{HeldSignals, real};
+use super::{HeldSignals, lent, real};
 use crate::spin;
 use crate::watch::Watch;
 
@@ -96,17 +96,31 @@ pub(super) unsafe fn internet_address(
     }
 }
 
-/// Writes as much of an address as fits to the program's buffer, and its full length to `len`.
+/// Writes as much of an address as fits to the program's buffer, and its full length to `len`. The error is that of getsockname.
 ///
 /// # Safety
-/// Both pointers are writable; the buffer is as long as `len` says.
-pub(super) unsafe fn give_address(address: SocketAddr, to: *mut sockaddr, len: *mut socklen_t) {
+/// As for getsockname.
+pub(super) unsafe fn give_address(
+    address: SocketAddr,
+    to: *mut sockaddr,
+    len: *mut socklen_t,
+) -> Result<(), c_int> {
     let give = |raw: *const u8, full: usize| {
-        // SAFETY: guaranteed by the caller; `raw` is readable for `full` bytes.
-        unsafe {
-            std::ptr::copy_nonoverlapping(raw, to.cast(), full.min(*len as usize));
-            *len = full as socklen_t;
+        if !lent::is_writable(len, 1) {
+            return Err(libc::EFAULT);
         }
+        // SAFETY: readable.
+        let room = unsafe { len.read_unaligned() }.cast_signed();
+        let room = usize::try_from(room).map_err(|_| libc::EINVAL)?.min(full);
+        if !lent::is_writable(to.cast::<u8>(), room) {
+            return Err(libc::EFAULT);
+        }
+        // SAFETY: both are writable, and `raw` is readable for `full` bytes.
+        unsafe {
+            std::ptr::copy_nonoverlapping(raw, to.cast(), room);
+            len.write_unaligned(full as socklen_t);
+        }
+        Ok(())
     };
     match address {
         SocketAddr::V4(four) => {
@@ -116,7 +130,7 @@ pub(super) unsafe fn give_address(address: SocketAddr, to: *mut sockaddr, len: *
                 sin_addr: libc::in_addr { s_addr: u32::from(*four.ip()).to_be() },
                 sin_zero: [0; 8],
             };
-            give((&raw const raw).cast(), size_of_val(&raw));
+            give((&raw const raw).cast(), size_of_val(&raw))
         }
         SocketAddr::V6(six) => {
             let raw = libc::sockaddr_in6 {
@@ -126,7 +140,7 @@ pub(super) unsafe fn give_address(address: SocketAddr, to: *mut sockaddr, len: *
                 sin6_addr: libc::in6_addr { s6_addr: six.ip().octets() },
                 sin6_scope_id: six.scope_id(),
             };
-            give((&raw const raw).cast(), size_of_val(&raw));
+            give((&raw const raw).cast(), size_of_val(&raw))
         }
     }
 }

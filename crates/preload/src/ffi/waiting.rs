@@ -5,12 +5,11 @@ use std::ffi::c_int;
 use std::ptr::null;
 use std::time::Duration;
 
-use crossway_sys::fd_sets::FdSets;
 use crossway_sys::real::{errno, set_errno};
 use crossway_sys::socket::twin;
-use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, ssize_t, timespec, timeval};
+use libc::{epoll_event, nfds_t, pollfd, sigset_t, size_t, ssize_t, timespec};
 
-use super::{HeldSignals, borrow, real};
+use super::{HeldSignals, borrow, lent, real};
 use crate::spin;
 use crate::table::{self, Kind};
 
@@ -38,7 +37,7 @@ fn instance(epoll: c_int) -> Option<c_int> {
 
 /// Waits for `fd` by `real`, which is passed the time that is left and the signals to hold back (NULL: those that are held
 /// back), until it returns something else than 0.
-fn awaited(
+pub(super) fn awaited(
     fd: c_int,
     limit: Option<Duration>,
     real: impl Fn(Option<Duration>, *const sigset_t) -> c_int,
@@ -88,15 +87,18 @@ fn in_ms(limit: Option<Duration>) -> c_int {
 ///
 /// # Safety
 /// `limit` is NULL or points to a structure.
-unsafe fn of_timespec(limit: *const timespec) -> Result<Option<Duration>, ()> {
+pub(super) unsafe fn of_timespec(limit: *const timespec) -> Result<Option<Duration>, ()> {
     // SAFETY: guaranteed by the caller.
     unsafe { limit.as_ref() }
-        .map(super::receiving::duration)
+        .map(super::messages::duration)
         .map_or(Ok(None), |limit| limit.map(Some).ok_or(()))
 }
 
 /// Calls `real` with a limit as these functions take it.
-fn with_timespec<T>(limit: Option<Duration>, real: impl FnOnce(*const timespec) -> T) -> T {
+pub(super) fn with_timespec<T>(
+    limit: Option<Duration>,
+    real: impl FnOnce(*const timespec) -> T,
+) -> T {
     let left = limit.map(|limit| timespec {
         tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: limit.subsec_nanos().into(),
@@ -285,106 +287,15 @@ unsafe extern "C-unwind" fn epoll_pwait2(
     // SAFETY: guaranteed by the caller.
     unsafe {
         if let Some(fd) = instance(epoll)
+            && (limit.is_null() || lent::is_readable(limit, 1))
             && let Ok(limit) = of_timespec(limit)
         {
-            return awaited(fd, limit, |left, held| {
+            awaited(fd, limit, |left, held| {
                 let mask = if mask.is_null() { held } else { mask };
                 with_timespec(left, |left| real::epoll_pwait2(epoll, events, room, left, mask))
-            });
+            })
+        } else {
+            real::epoll_pwait2(epoll, events, room, limit, mask)
         }
-        real::epoll_pwait2(epoll, events, room, limit, mask)
-    }
-}
-
-/// Waits for the sets of a select, which are restored before `real` reads them. Returns its result; `None` if no connection is
-/// among them.
-///
-/// # Safety
-/// As for select.
-unsafe fn selected(
-    count: c_int,
-    places: [*mut fd_set; 3],
-    limit: Option<Duration>,
-    real: impl Fn(Option<Duration>, *const sigset_t) -> c_int,
-) -> Option<c_int> {
-    // SAFETY: guaranteed by the caller.
-    let sets = unsafe { FdSets::of(places, count) };
-    let fd = sets.first(spin::is_connection).filter(|_| sets.are_whole())?;
-    let sets = std::cell::RefCell::new(sets);
-    Some(awaited(fd, limit, |left, mask| {
-        // SAFETY: as above. The first call finds what is kept.
-        unsafe { sets.borrow_mut().restore() };
-        real(left, mask)
-    }))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn select(
-    count: c_int,
-    readable: *mut fd_set,
-    writable: *mut fd_set,
-    exceptional: *mut fd_set,
-    limit: *mut timeval,
-) -> c_int {
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        if !spin::may_look() {
-            return real::select(count, readable, writable, exceptional, limit);
-        }
-        let whole = limit.as_ref().map(|limit| {
-            let micros = u64::try_from(limit.tv_usec).ok()?;
-            Some(
-                Duration::from_secs(u64::try_from(limit.tv_sec).ok()?)
-                    + Duration::from_micros(micros),
-            )
-        });
-        let sets = [readable, writable, exceptional];
-        // The kernel refuses negative limits.
-        if whole != Some(None) {
-            let begin = std::time::Instant::now();
-            // Unlike select, pselect does not say what is left of the limit.
-            let real = |left, mask| {
-                with_timespec(left, |left| {
-                    real::pselect(count, readable, writable, exceptional, left, mask)
-                })
-            };
-            if let Some(ready) = selected(count, sets, whole.flatten(), real) {
-                // Linux says what is left of the limit.
-                if let (Some(limit), Some(whole)) = (limit.as_mut(), whole.flatten()) {
-                    let left = whole.saturating_sub(begin.elapsed());
-                    limit.tv_sec = left.as_secs().try_into().unwrap_or(libc::time_t::MAX);
-                    limit.tv_usec = left.subsec_micros().into();
-                }
-                return ready;
-            }
-        }
-        real::select(count, readable, writable, exceptional, limit)
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pselect(
-    count: c_int,
-    readable: *mut fd_set,
-    writable: *mut fd_set,
-    exceptional: *mut fd_set,
-    limit: *const timespec,
-    mask: *const sigset_t,
-) -> c_int {
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        if spin::may_look()
-            && let Ok(whole) = of_timespec(limit)
-            && let Some(ready) =
-                selected(count, [readable, writable, exceptional], whole, |left, held| {
-                    let mask = if mask.is_null() { held } else { mask };
-                    with_timespec(left, |left| {
-                        real::pselect(count, readable, writable, exceptional, left, mask)
-                    })
-                })
-        {
-            return ready;
-        }
-        real::pselect(count, readable, writable, exceptional, limit, mask)
     }
 }

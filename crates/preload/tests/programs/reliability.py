@@ -410,6 +410,25 @@ def changes(port, number):
     print(f"{number} changes")
 
 
+def messages(number):
+    """Exchanges messages by calls that pass structures: sendmsg, recvmsg, recvfrom and select."""
+    listener = listening()
+    child = os.fork()
+    if child == 0:
+        conn, _ = listener.accept()
+        for _ in range(number):
+            conn.sendmsg([conn.recvmsg(9)[0]])
+        os._exit(0)
+    conn = socket.create_connection(listener.getsockname())
+    right = 0
+    for n in range(number):
+        conn.sendmsg([b"%d" % n])
+        select.select([conn], [], [], 60)
+        right += conn.recvfrom(9)[0] == b"%d" % n
+    os.waitpid(child, 0)
+    print(f"{right} messages")
+
+
 def serve(port_file):
     """Answers one connection; with `ask`, for two programs that are started separately."""
     listener = listening()

@@ -18,7 +18,8 @@ import sys
 import termios
 import time
 
-import scenario_ends  # noqa: F401 (its scenarios are run, too)
+import scenario_calls  # noqa: F401 (its scenarios are run, too)
+import scenario_ends  # noqa: F401
 from scenario_kit import attempt, events, everything, in_order, LIBC, many, pattern, scenario, SCENARIOS, Steps
 
 
