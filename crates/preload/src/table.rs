@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 /// Number of descriptors in a part of the table. The first part is allocated statically.
 const PART: usize = 16_384;
@@ -120,6 +120,8 @@ impl Entry {
 
 static FIRST: [AtomicU64; PART] = [const { AtomicU64::new(0) }; PART];
 static OTHERS: [OnceLock<Box<[AtomicU64]>>; PARTS - 1] = [const { OnceLock::new() }; PARTS - 1];
+/// Whether the process has, or had, a moved connection.
+static HAS_MOVED: AtomicBool = AtomicBool::new(false);
 /// The highest descriptor that ever had an entry.
 static HIGHEST: AtomicI32 = AtomicI32::new(-1);
 
@@ -156,8 +158,17 @@ pub(crate) fn put(fd: c_int, entry: Entry) -> bool {
     if entry != Entry::OTHER {
         HIGHEST.fetch_max(fd, Ordering::Relaxed);
     }
+    if entry.kind() == Kind::Moved {
+        HAS_MOVED.store(true, Ordering::Relaxed);
+    }
     word.store(entry.0, Ordering::Release);
     true
+}
+
+/// Whether the process has, or had, a moved connection.
+#[inline]
+pub(crate) fn has_moved() -> bool {
+    HAS_MOVED.load(Ordering::Relaxed)
 }
 
 /// Replaces an entry if it still is `old`.

@@ -118,7 +118,7 @@ fn programs_observe_the_same_with_and_without_the_library() {
     assert!(plain.lines().count() > 150, "{plain}");
     // Each scenario moves two connections, which both ends report.
     assert_eq!(site.explained(false), Vec::<String>::new());
-    assert_eq!(site.explained(true).len(), 156);
+    assert_eq!(site.explained(true).len(), 168);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use libc::{sockaddr, socklen_t};
 
 use super::descriptors::closed_unseen;
 use super::system::{borrow, give_address, internet_address, is_unspecified};
-use super::{lent, options, real};
+use super::{events, lent, options, real};
 use crate::table::{self, ACCEPTED, ENDED, Entry, Kind, RESET, SHAPED, UNKNOWN_WATCH, WATCHED};
 use crate::watch::{self, Watch};
 use crate::{moving, process, spin};
@@ -257,6 +257,10 @@ unsafe extern "C-unwind" fn epoll_ctl(
     let outcome = unsafe { real::epoll_ctl(epoll, operation, fd, event) };
     if outcome == 0 && spin::is_connection(fd) {
         spin::note_epoll(epoll);
+    }
+    if outcome == 0 && operation != libc::EPOLL_CTL_DEL && table::moved(fd).is_some() {
+        // SAFETY: the call has read the structure.
+        events::registered(fd, epoll, unsafe { event.read_unaligned() }.u64);
     }
     if outcome == 0 && table::get(fd).kind() == Kind::Fresh && process::owns_memory() {
         let watch = || {

@@ -1,10 +1,11 @@
 //! The interface to C: the functions that programs call ([`calls`], [`options`], [`sending`], [`receiving`], [`messages`],
-//! [`waiting`], [`selecting`], [`descriptors`]), what they ask about memory ([`lent`]), and the
+//! [`waiting`], [`selecting`], [`descriptors`]), what they ask about memory and report of events ([`lent`], [`events`]), and the
 //! corresponding functions of the C library ([`real`]).
 #![allow(unsafe_code)]
 
 mod calls;
 mod descriptors;
+mod events;
 mod lent;
 mod messages;
 mod options;

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use crossway_sys::real::{errno, set_errno};
 use libc::{sockaddr, socklen_t};
 
-use super::{HeldSignals, lent, real};
+use super::{HeldSignals, events, lent, real};
 use crate::spin;
 use crate::watch::Watch;
 
@@ -39,6 +39,7 @@ pub(crate) fn watch(fd: c_int, watch: Watch) {
     let outcome = unsafe { real::epoll_ctl(watch.epoll, libc::EPOLL_CTL_ADD, fd, &mut event) };
     if outcome == 0 {
         spin::note_epoll(watch.epoll);
+        events::registered(fd, watch.epoll, watch.data);
     }
 }
 

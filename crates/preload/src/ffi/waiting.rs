@@ -9,7 +9,7 @@ use crossway_sys::real::{errno, set_errno};
 use crossway_sys::socket::twin;
 use libc::{epoll_event, nfds_t, pollfd, sigset_t, size_t, ssize_t, timespec};
 
-use super::{HeldSignals, borrow, lent, real};
+use super::{HeldSignals, borrow, events, lent, real};
 use crate::spin;
 use crate::table::{self, Kind};
 
@@ -157,6 +157,15 @@ pub(super) fn awaiting_bytes(
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: guaranteed by the caller.
+    unsafe { events::polled(fds, count, poll_awaited(fds, count, timeout)) }
+}
+
+/// As poll, with the events of the streams of moved connections.
+///
+/// # Safety
+/// As for poll.
+unsafe fn poll_awaited(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if timeout == 0 || !spin::may_look() {
             return real::poll(fds, count, timeout);
@@ -194,6 +203,20 @@ unsafe extern "C-unwind" fn __poll_chk(
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    limit: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: guaranteed by the caller.
+    unsafe { events::polled(fds, count, ppoll_awaited(fds, count, limit, mask)) }
+}
+
+/// As ppoll, with the events of the streams of moved connections.
+///
+/// # Safety
+/// As for ppoll.
+unsafe fn ppoll_awaited(
     fds: *mut pollfd,
     count: nfds_t,
     limit: *const timespec,
@@ -247,12 +270,13 @@ unsafe extern "C-unwind" fn epoll_wait(
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        match instance(epoll) {
+        let outcome = match instance(epoll) {
             Some(fd) => awaited(fd, of_ms(timeout), |left, mask| {
                 real::epoll_pwait(epoll, events, room, in_ms(left), mask)
             }),
             None => real::epoll_wait(epoll, events, room, timeout),
-        }
+        };
+        events::reported(epoll, events, outcome)
     }
 }
 
@@ -266,13 +290,14 @@ unsafe extern "C-unwind" fn epoll_pwait(
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        match instance(epoll) {
+        let outcome = match instance(epoll) {
             Some(fd) => awaited(fd, of_ms(timeout), |left, held| {
                 let mask = if mask.is_null() { held } else { mask };
                 real::epoll_pwait(epoll, events, room, in_ms(left), mask)
             }),
             None => real::epoll_pwait(epoll, events, room, timeout, mask),
-        }
+        };
+        events::reported(epoll, events, outcome)
     }
 }
 
@@ -286,7 +311,7 @@ unsafe extern "C-unwind" fn epoll_pwait2(
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        if let Some(fd) = instance(epoll)
+        let outcome = if let Some(fd) = instance(epoll)
             && (limit.is_null() || lent::is_readable(limit, 1))
             && let Ok(limit) = of_timespec(limit)
         {
@@ -296,6 +321,7 @@ unsafe extern "C-unwind" fn epoll_pwait2(
             })
         } else {
             real::epoll_pwait2(epoll, events, room, limit, mask)
-        }
+        };
+        events::reported(epoll, events, outcome)
     }
 }

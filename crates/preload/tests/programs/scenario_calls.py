@@ -1,4 +1,4 @@
-"""Scenarios of what calls refuse, and of flags and addresses."""
+"""Scenarios of what calls refuse, of flags and addresses, and of the events that a reset shows."""
 
 import ctypes
 import errno
@@ -9,9 +9,11 @@ import socket
 import struct
 import time
 
+from scenario_ends import reset
 from scenario_kit import attempt, LIBC, Message, messages, scenario
 
 FASTOPEN = 0x20000000
+ALL_EVENTS = select.POLLIN | select.POLLOUT | select.POLLRDHUP | select.POLLPRI
 
 
 def error(call, *args):
@@ -194,3 +196,86 @@ def urgent_bytes(listener, conn, peer, end, steps):
             yield attempt(conn.recv, 1, socket.MSG_OOB | socket.MSG_PEEK), attempt(conn.recv, 1, socket.MSG_OOB)
             yield attempt(conn.recv, 99), attempt(conn.recv, 99)
         steps.tell(end)
+
+
+def shown(conn, epolls):
+    """What poll and each epoll instance report."""
+    poll = select.poll()
+    poll.register(conn, ALL_EVENTS)
+    none = select.poll()
+    none.register(conn, 0)
+    reads, writes, exceptions = select.select([conn], [conn], [conn], 0)
+    said = [event for _, event in poll.poll(0)], len(none.poll(0)), len(reads), len(writes), len(exceptions)
+    return said, [[hex(event) for _, event in epoll.poll(0)] for epoll in epolls]
+
+
+@scenario
+def events_of_a_reset(listener, conn, peer, end, steps):
+    """poll and epoll show an error until it is reported, whether bytes are left or not."""
+    if end:
+        conn.sendall(b"left")
+        steps.wait(end)
+        reset(conn)
+        steps.tell(end)
+        return
+    level, edge, copy = select.epoll(), select.epoll(), conn.dup()
+    events = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP
+    level.register(conn, events)
+    edge.register(copy, events | select.EPOLLET)
+    edge.poll(0)
+    steps.tell(end)
+    steps.wait(end)
+    time.sleep(0.05)
+    epolls = [level, edge]
+    yield shown(conn, epolls), conn.recv(9), shown(conn, epolls)
+    yield attempt(conn.recv, 9), shown(conn, epolls), attempt(conn.recv, 9), shown(conn, epolls)
+
+
+@scenario
+def a_reset_wakes_who_waits(listener, conn, peer, end, steps):
+    if end:
+        steps.wait(end)
+        time.sleep(0.05)
+        reset(conn)
+        return
+    # Its data is a number that is no descriptor.
+    epoll = select.epoll()
+    entry = struct.pack("=IQ", select.EPOLLIN | select.EPOLLRDHUP, 0x7F00_1234_5678)
+    yield LIBC.epoll_ctl(epoll.fileno(), 1, conn.fileno(), entry)
+    steps.tell(end)
+    room = ctypes.create_string_buffer(12)
+    yield LIBC.epoll_wait(epoll.fileno(), room, 1, 60_000), struct.unpack("=IQ", room.raw)
+    poll = select.poll()
+    poll.register(conn, select.POLLIN)
+    yield [event for _, event in poll.poll(60_000)], conn.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    yield [event for _, event in poll.poll(60_000)], [event for _, event in epoll.poll(0)]
+    entry = struct.pack("=IQ", select.EPOLLIN, 5)
+    yield LIBC.epoll_ctl(epoll.fileno(), 3, conn.fileno(), entry), epoll.poll(0)
+
+
+@scenario
+def events_of_an_end(listener, conn, peer, end, steps):
+    """The peer's end is none of the connection, which hangs up when both ends have closed."""
+    if end:
+        conn.sendall(b"left")
+        steps.wait(end)
+        conn.shutdown(socket.SHUT_WR)
+        steps.tell(end)
+        steps.wait(end)
+        conn.close()
+        steps.tell(end)
+        return
+    epoll = select.epoll()
+    epoll.register(conn, select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP)
+    steps.tell(end)
+    steps.wait(end)
+    time.sleep(0.05)
+    # What a poll for nothing reports differs, as docs/RUN.md says.
+    both = lambda: (shown(conn, [epoll])[0][0], shown(conn, [epoll])[1])
+    yield both(), conn.recv(9), both()
+    steps.tell(end)
+    steps.wait(end)
+    time.sleep(0.05)
+    yield both(), conn.recv(9), both()
+    conn.shutdown(socket.SHUT_WR)
+    yield both(), conn.recv(9), both()
