@@ -118,7 +118,20 @@ fn programs_observe_the_same_with_and_without_the_library() {
     assert!(plain.lines().count() > 150, "{plain}");
     // Each scenario moves two connections, which both ends report.
     assert_eq!(site.explained(false), Vec::<String>::new());
-    assert_eq!(site.explained(true).len(), 168);
+    assert_eq!(site.explained(true).len(), 180);
+}
+
+#[test]
+fn signals_that_come_while_programs_connect_do_the_same() {
+    let Some(site) = Site::new() else { return };
+    let name = ["signals_during_a_connect"];
+    let plain = text(site.python("scenarios.py", &name, false).output().unwrap());
+    let mut command = site.python("scenarios.py", &name, true);
+    // The listener is slow on purpose.
+    command.env("CROSSWAY_RUN_PATIENCE_MS", "100");
+    assert_eq!(text(command.output().unwrap()), plain);
+    assert_eq!(plain.lines().count(), 18, "{plain}");
+    assert!(!site.explained(true).is_empty(), "{:?}", site.explained(false));
 }
 
 #[test]
@@ -153,7 +166,7 @@ fn waits_within_a_cpu_budget_end_as_they_do_without() {
         let Some(site) = Site::new() else { return };
         let arguments = [family, "300"];
         let plain = text(site.python("waiting.py", &arguments, false).output().unwrap());
-        assert_eq!(plain.lines().count(), 14 + 5 + 7 + 3 + 6, "{plain}");
+        assert_eq!(plain.lines().count(), 14 + 6 + 7 + 3 + 6, "{plain}");
         assert!(plain.lines().take(14).all(|line| line.ends_with("300 answers, 0 wrong")));
         let mut awaited = site.python("waiting.py", &arguments, true);
         awaited.env(BUDGET, "100%");

@@ -141,6 +141,19 @@ pub(super) unsafe fn receive_different(
     }
 }
 
+/// How long a receive may wait at most (SO_RCVTIMEO), if the program has set that.
+pub(super) fn limit_of(fd: c_int) -> Option<Duration> {
+    let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut room = size_of::<libc::timeval>() as socklen_t;
+    let to = (&raw mut limit).cast();
+    // SAFETY: the structure and its length.
+    let outcome =
+        unsafe { real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, to, &mut room) };
+    let limit = Duration::from_secs(limit.tv_sec.unsigned_abs())
+        + Duration::from_micros(limit.tv_usec.unsigned_abs());
+    (outcome == 0 && !limit.is_zero()).then_some(limit)
+}
+
 /// With both flags, TCP waits until as many bytes are there; a UNIX stream returns those that are.
 const PEEK_ALL: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
 
@@ -152,15 +165,7 @@ const PEEK_ALL: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
 #[cold]
 unsafe fn peek_all(fd: c_int, bytes: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     let begin = Instant::now();
-    let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
-    let mut room = size_of::<libc::timeval>() as socklen_t;
-    // SAFETY: the structure and its length.
-    let limited = unsafe {
-        let to = (&raw mut limit).cast();
-        real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, to, &mut room) == 0
-    };
-    let limit = Duration::from_secs(limit.tv_sec.unsigned_abs())
-        + Duration::from_micros(limit.tv_usec.unsigned_abs());
+    let limit = limit_of(fd);
     let waits =
         flags & libc::MSG_DONTWAIT == 0 && borrow(fd).and_then(twin::waits_plainly) == Some(false);
     loop {
@@ -170,7 +175,7 @@ unsafe fn peek_all(fd: c_int, bytes: *mut c_void, len: size_t, flags: c_int) -> 
         let seen = unsafe { real::poll(&mut ended, 1, 0) };
         // SAFETY: guaranteed by the caller.
         let outcome = unsafe { real::recv(fd, bytes, len, flags & !libc::MSG_WAITALL) };
-        let is_late = limited && !limit.is_zero() && begin.elapsed() >= limit;
+        let is_late = limit.is_some_and(|limit| begin.elapsed() >= limit);
         if outcome <= 0 || outcome.unsigned_abs() >= len || seen != 0 || is_late || !waits {
             return if outcome <= 0 { received(fd, len, outcome) } else { outcome };
         }

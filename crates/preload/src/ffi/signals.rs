@@ -31,8 +31,8 @@ impl HeldSignals {
     }
 
     /// Whether a signal has come that interrupts a system call: the program handles it, and does not want calls to be
-    /// restarted.
-    pub(crate) fn interrupts(&self) -> bool {
+    /// restarted, or the call never is (`is_limited`).
+    pub(crate) fn interrupts(&self, is_limited: impl Fn() -> bool) -> bool {
         let mut pending = MaybeUninit::uninit();
         // SAFETY: the call fills the set.
         let pending: sigset_t = unsafe {
@@ -43,7 +43,7 @@ impl HeldSignals {
         (1..=HIGHEST).any(|signal| unsafe {
             libc::sigismember(&pending, signal) == 1
                 && libc::sigismember(&self.before, signal) != 1
-                && is_handled_without_restart(signal)
+                && is_handled(signal).is_some_and(|restarts| !restarts || is_limited())
         })
     }
 }
@@ -55,13 +55,14 @@ impl Drop for HeldSignals {
     }
 }
 
-fn is_handled_without_restart(signal: c_int) -> bool {
+/// Whether the program wants calls to be restarted after a signal that it handles; `None` if it does not handle it.
+fn is_handled(signal: c_int) -> Option<bool> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: the call only fills the structure, of which zeros are a valid value.
     let action = unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
         action.assume_init()
     };
-    !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
-        && action.sa_flags & libc::SA_RESTART == 0
+    let is_handled = !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
+    is_handled.then_some(action.sa_flags & libc::SA_RESTART != 0)
 }

@@ -9,7 +9,8 @@ use crossway_sys::real::{errno, set_errno};
 use crossway_sys::socket::twin;
 use libc::{epoll_event, nfds_t, pollfd, sigset_t, size_t, ssize_t, timespec};
 
-use super::{HeldSignals, borrow, events, lent, real};
+use super::receiving::limit_of;
+use super::{borrow, events, lent, real};
 use crate::spin;
 use crate::table::{self, Kind};
 
@@ -139,7 +140,8 @@ pub(super) fn awaiting_bytes(
     }
     let found = || Some(look()).filter(|outcome| !is_empty(*outcome));
     let outcome = spin::wait(fd, None, found, |_, signals| {
-        let interrupts = signals.as_ref().is_some_and(HeldSignals::interrupts);
+        let interrupts =
+            signals.as_ref().is_some_and(|held| held.interrupts(|| limit_of(fd).is_some()));
         // The program handles them now.
         drop(signals);
         if interrupts {

@@ -13,6 +13,15 @@ def scenario(function):
     return function
 
 
+# Those that only run when they are named.
+APART = {}
+
+
+def apart(function):
+    APART[function.__name__] = function
+    return function
+
+
 class Steps:
     """Two pipes by which the ends wait for each other, past the connection."""
 

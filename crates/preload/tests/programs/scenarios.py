@@ -20,7 +20,8 @@ import time
 
 import scenario_calls  # noqa: F401 (its scenarios are run, too)
 import scenario_ends  # noqa: F401
-from scenario_kit import attempt, events, everything, in_order, LIBC, many, pattern, scenario, SCENARIOS, Steps
+import scenario_signals  # noqa: F401
+from scenario_kit import APART, attempt, events, everything, in_order, LIBC, many, pattern, scenario, SCENARIOS, Steps
 
 
 @scenario
@@ -489,7 +490,7 @@ def connect(address, style):
 
 
 def run(name, family, style):
-    function = SCENARIOS[name]
+    function = {**SCENARIOS, **APART}[name]
     steps = Steps()
     listener = socket.socket(family)
     listener.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
