@@ -45,6 +45,11 @@ pub(crate) fn describe(daemon: &mut Daemon, event: &Event) -> String {
         Event::GroupShrank { group } => {
             format!("a member of group {group} can no longer be reached")
         }
+        Event::SubscriberRefused { subscriber } => format!(
+            "the subscriber {}@{} is disconnected because its node has the maximum number of subscriptions or subscribers \
+             (tipcd --subscriptions-per-user)",
+            subscriber.port.0, subscriber.node
+        ),
         Event::SocketReady(port) => format!("socket {} is readable or writable", port.0),
         Event::Connected { port, peer } => {
             format!("socket {} is connected to {}@{}", port.0, peer.port.0, peer.node)

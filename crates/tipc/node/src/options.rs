@@ -123,6 +123,11 @@ pub struct TipcdOptions {
     /// Maximum number of subscriptions to the topology service; a connection that exceeds it is closed
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().subscriptions)]
     pub(crate) subscriptions: usize,
+    /// Maximum number of subscriptions of the programs of one user, and of those of one other node; does not apply to root
+    /// and the user who runs the tipcd, for whom an eighth of --subscriptions is reserved [default: three quarters of
+    /// --subscriptions]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) subscriptions_per_user: Option<usize>,
     /// Maximum number of events queued for one subscriber; if it falls further behind, its connection is closed
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().subscriber_events, value_parser = at_least(1))]
     pub(crate) subscriber_events: usize,
@@ -202,6 +207,9 @@ impl TipcdOptions {
             sockets: self.sockets,
             bindings_per_node: self.bindings_per_node,
             subscriptions: self.subscriptions,
+            subscriptions_per_user: self
+                .subscriptions_per_user
+                .unwrap_or(self.subscriptions - self.subscriptions / 4),
             subscriber_events: self.subscriber_events,
             peer_forget: Duration::from_secs(self.peer_forget),
             connection_probe: Duration::from_secs(self.connection_probe),

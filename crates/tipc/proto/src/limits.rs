@@ -184,6 +184,10 @@ pub const MCAST_METHOD_KEPT: Duration = Duration::from_secs(5);
 /// disconnected.
 pub const SUBSCRIPTIONS_MAX: usize = 1 << 17;
 
+/// Largest part of the sockets of a node that its topology service uses for the subscribers of one user or of one other
+/// node: one in this many. Further ones are disconnected.
+pub const SUBSCRIBERS_PART: usize = 8;
+
 /// Maximum number of events queued for one subscriber. A subscriber that reads too slowly and exceeds it is disconnected.
 pub const SUBSCRIBER_EVENTS_MAX: usize = 1 << 18;
 
@@ -293,6 +297,9 @@ pub struct Limits {
     pub bindings_per_node: usize,
     /// Limit of subscriptions, by default [`SUBSCRIPTIONS_MAX`].
     pub subscriptions: usize,
+    /// Limit of subscriptions of one user ([`Node::set_user`](crate::node::Node::set_user)) and of the programs of one
+    /// other node, by default three quarters of [`SUBSCRIPTIONS_MAX`]. An eighth of all is left for sockets without a user.
+    pub subscriptions_per_user: usize,
     /// Limit of events queued for a subscriber, by default [`SUBSCRIBER_EVENTS_MAX`].
     pub subscriber_events: usize,
     /// How long a peer without a link is remembered, by default [`PEER_FORGET`].
@@ -311,6 +318,7 @@ impl Default for Limits {
             sockets: SOCKETS_MAX,
             bindings_per_node: BINDINGS_PER_NODE_MAX,
             subscriptions: SUBSCRIPTIONS_MAX,
+            subscriptions_per_user: SUBSCRIPTIONS_MAX / 4 * 3,
             subscriber_events: SUBSCRIBER_EVENTS_MAX,
             peer_forget: PEER_FORGET,
             connection_probe: CONNECTION_PROBE,

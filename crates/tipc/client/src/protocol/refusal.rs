@@ -23,6 +23,8 @@ pub enum Refusal {
     SocketsOfUser,
     /// Bindings of one user (`--bindings-per-user`), or of all users who are not operators.
     BindingsOfUser,
+    /// Subscriptions of one user (`--subscriptions-per-user`), or connections of one user to the topology service.
+    SubscriptionsOfUser,
 }
 
 impl Refusal {
@@ -44,7 +46,7 @@ impl Refusal {
             Self::Descriptors => Errno::NFILE,
             Self::InFlight => Errno::TOOMANYREFS,
             // As if the node had no room.
-            Self::SocketsOfUser | Self::BindingsOfUser => Errno::NOMEM,
+            Self::SocketsOfUser | Self::BindingsOfUser | Self::SubscriptionsOfUser => Errno::NOMEM,
         }
     }
 
@@ -75,6 +77,9 @@ impl std::fmt::Display for Refusal {
             }
             Self::SocketsOfUser => {
                 "this user has the maximum number of sockets (tipcd --sockets-per-user): close some, or start the tipcd with a higher limit"
+            }
+            Self::SubscriptionsOfUser => {
+                "this user has the maximum number of subscriptions to the topology service (tipcd --subscriptions-per-user) or of connections to it: end some, or start the tipcd with a higher limit"
             }
             Self::BindingsOfUser => {
                 "this user has the maximum number of bindings (tipcd --bindings-per-user): withdraw some, or start the tipcd with a higher limit"

@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 
 use crossway_sys::socket;
 use crossway_tipc_client::protocol::epoch;
+use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_client::protocol::slot::{self, Phase as SharedPhase, State};
 use crossway_tipc_proto::addr::SocketAddr;
-use crossway_tipc_proto::node::Event;
+use crossway_tipc_proto::node::{Event, Node};
 use crossway_tipc_proto::socket::SocketError;
 
 use super::Service;
@@ -20,17 +21,23 @@ impl Service {
     pub(crate) fn handle_events(&mut self, cx: &mut Context<'_>) {
         while let Some(event) = cx.node.poll_event() {
             self.handle_event(cx, &event);
-            let of_a_socket = matches!(
-                event,
+            let of_a_socket = match event {
                 Event::SocketReady(_)
-                    | Event::Connected { .. }
-                    | Event::ConnectFailed { .. }
-                    | Event::GroupShrank { .. }
-            );
+                | Event::Connected { .. }
+                | Event::ConnectFailed { .. }
+                | Event::GroupShrank { .. } => true,
+                Event::SubscriberRefused { subscriber } => self.owns(cx.node, subscriber),
+                _ => false,
+            };
             if !of_a_socket {
                 self.unreported.push_back(event);
             }
         }
+    }
+
+    /// Whether a socket is one of this node's programs.
+    fn owns(&self, node: &Node, socket: SocketAddr) -> bool {
+        node.addr().is_none_or(|own| own == socket.node) && self.by_port.contains_key(&socket.port)
     }
 
     fn handle_event(&mut self, cx: &mut Context<'_>, event: &Event) {
@@ -49,6 +56,11 @@ impl Service {
                 if let Some(place) = self.by_port.get(port).copied() {
                     self.connect_failed(cx, place, *error);
                 }
+            }
+            Event::SubscriberRefused { subscriber } if self.owns(cx.node, *subscriber) => {
+                let local = self.by_port.get(&subscriber.port).and_then(|at| self.sockets.get(*at));
+                let program = local.and_then(|local| self.program(local.client));
+                self.turned_away.note(program, Refusal::SubscriptionsOfUser);
             }
             Event::Withdrawn(binding) => self.age(epoch::of_service(binding.range.service)),
             Event::GroupShrank { group } => self.age(epoch::of_service(*group)),

@@ -18,6 +18,7 @@ use crossway_tipc_proto::time::Nanos;
 use super::client::Client;
 use super::inquiry::{identity, link_name, report};
 use super::local::{Phase, proto_address, proto_kind};
+use super::shares::limited_user;
 use super::token::Place;
 use super::uplane::Extent;
 use super::{Context, Service};
@@ -276,6 +277,8 @@ impl Service {
                 return Answer::error(errno(error));
             }
         };
+        // A socket that was just opened is there.
+        let _ = node.set_user(port, limited_user(self.program(client)));
         match self.make_pair(epoll, kind, (client, slot), Phase::Open) {
             Ok((theirs, place, token)) => {
                 if let Some(local) = self.sockets.get_mut(place) {

@@ -53,6 +53,11 @@ pub(super) fn is_operator(program: Option<Credentials>) -> bool {
     program.is_some_and(|program| program.uid == 0 || program.uid == proc::effective_user())
 }
 
+/// The user whose share a program's sockets use; `None` if no share limits them.
+pub(super) fn limited_user(program: Option<Credentials>) -> Option<u32> {
+    (!is_operator(program)).then(|| user(program))
+}
+
 /// The process ID under which a program is counted; 0, which is not limited, if it is unknown or the process has none
 /// in this namespace.
 fn process(program: Option<Credentials>) -> u32 {

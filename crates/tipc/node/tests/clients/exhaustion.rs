@@ -72,6 +72,8 @@ fn as_another_process_this_one_does_its_job() {
             Err(error) => println!("{error}"),
         },
         "work" => work(path),
+        "subscribe" if subscribes(&subscriber(path)) => println!("subscribed"),
+        "subscribe" => println!("refused"),
         other => panic!("no job {other}"),
     }
 }
@@ -185,8 +187,8 @@ fn only_operators_may_give_orders() {
     }
 }
 
-/// Starts a process of the user `uid` that takes as much as it gets of something (a `place`, `names`, `sockets`), and waits
-/// until it has that. Returns the process, and how many it got.
+/// Starts a process of the user `uid` that takes as much as it gets of something (a `place`, `names`, `sockets`,
+/// `subscriptions`), and waits until it has that. Returns the process, and how many it got.
 fn holder(site: &Site, uid: u32, what: &str) -> (std::process::Child, usize) {
     let mut child = Command::new(this_program(site))
         .args(["exhaustion::as_a_holder_this_process_stays", "--exact", "--nocapture"])
@@ -227,6 +229,18 @@ fn as_a_holder_this_process_stays() {
                 Err(error) => break Some(error.errno()),
             }
         },
+        Ok("subscriptions") => {
+            count = 0;
+            // One that is refused ends all others of its connection, so each has its own.
+            loop {
+                let subscriber = subscriber(path.as_ref());
+                if !subscribes(&subscriber) {
+                    break;
+                }
+                sockets.push(subscriber);
+            }
+            None
+        }
         _ => None,
     };
     assert!(refusal.is_none_or(|errno| errno == Errno::NOMEM), "{refusal:?}");
@@ -269,6 +283,53 @@ fn a_user_has_a_share_of_names_and_sockets_and_the_next_one_finds_room() {
     assert_eq!(count, 300, "what was given back is counted once");
     again.kill().unwrap();
     again.wait().unwrap();
+}
+
+/// A connection to the topology service.
+fn subscriber(path: &std::path::Path) -> NodeSocket {
+    let socket = NodeSocket::open(path, SocketKind::Seqpacket).unwrap();
+    socket.connect(Some(Address::service(1, 1)), soon()).unwrap();
+    socket
+}
+
+/// Subscribes to the topology service itself. Whether the event arrives that reports its binding.
+fn subscribes(subscriber: &NodeSocket) -> bool {
+    let words = [1, 1, 1, u32::MAX, 1, 0, 0];
+    let request: Vec<u8> = words.into_iter().flat_map(u32::to_be_bytes).collect();
+    subscriber.send(&request, None, soon()).is_ok()
+        && subscriber.recv(&mut [0; 64], soon()) == Ok(48)
+}
+
+#[test]
+fn a_user_has_a_share_of_subscriptions_and_the_next_one_finds_room() {
+    if !proc::is_root() {
+        eprintln!(
+            "SKIP a_user_has_a_share_of_subscriptions_and_the_next_one_finds_room: needs programs of three users; run as root"
+        );
+        return;
+    }
+    let site = Site::of_user(NOBODY, 512, &["--subscriptions", "80"]);
+    let (mut first, count) = holder(&site, 1001, "subscriptions");
+    assert_eq!(count, 60, "three quarters for one user");
+    let (mut rest, count) = holder(&site, 1002, "subscriptions");
+    assert_eq!(count, 70 - 60, "an eighth is left for operators");
+    for uid in [0, NOBODY] {
+        assert!(as_another(&site, "subscribe", uid).contains("subscribed"), "user {uid}");
+    }
+    assert!(as_another(&site, "subscribe", 1003).contains("refused"));
+    assert!(node(&site).turned_away >= 3);
+    for child in [&mut first, &mut rest] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    until("free subscriptions", || as_another(&site, "subscribe", 1003).contains("subscribed"));
+    // Each connection also takes a socket of the node, of which the connections of a user get an eighth.
+    let site = Site::of_user(NOBODY, 512, &["--sockets", "160"]);
+    let (mut first, count) = holder(&site, 1001, "subscriptions");
+    assert_eq!(count, 160 / 8);
+    assert!(as_another(&site, "subscribe", 1002).contains("subscribed"));
+    first.kill().unwrap();
+    first.wait().unwrap();
 }
 
 /// Requests sockets until the tipcd reads no more requests, and receives none of the answers. Returns the number of

@@ -100,6 +100,12 @@ pub enum Event {
         /// Service type of the group.
         group: u32,
     },
+    /// The topology service has disconnected a subscriber, because its user has used up the share of subscriptions or of
+    /// subscribers, or the node has no more ([`Limits::subscriptions_per_user`](crate::limits::Limits)).
+    SubscriberRefused {
+        /// The subscriber's socket.
+        subscriber: SocketAddr,
+    },
     /// A socket's readiness may have changed; see [`Node::readiness`](super::Node::readiness).
     SocketReady(Port),
     /// A connection request was accepted.

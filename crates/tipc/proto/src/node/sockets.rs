@@ -90,6 +90,17 @@ impl Node {
         Ok(())
     }
 
+    /// Counts a socket for a user. The subscriptions of all sockets of a user are limited
+    /// ([`Limits::subscriptions_per_user`](crate::limits::Limits::subscriptions_per_user)); those of sockets without a user
+    /// only by what the node has.
+    ///
+    /// # Errors
+    /// [`SocketError::BadSocket`].
+    pub fn set_user(&mut self, port: Port, user: Option<u32>) -> Result<(), SocketError> {
+        self.socket(port)?.user = user;
+        Ok(())
+    }
+
     /// Returns which operations on the socket would not block.
     ///
     /// # Errors

@@ -4,7 +4,8 @@
 //! found by the request's bytes. Neither search visits any other subscription, even if all of them are for the same
 //! service.
 
-use crate::addr::{Port, Scope, ServiceRange, SocketAddr};
+use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
+use crate::limits::Limits;
 use crate::range_map::RangeMap;
 use crate::time::Nanos;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -30,6 +31,18 @@ pub(super) enum What {
     Timeout = 3,
 }
 
+/// Whose share of the subscriptions is used.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) enum Holder {
+    /// A socket without a user, which is not limited.
+    #[default]
+    Unlimited,
+    /// A user of this node.
+    User(u32),
+    /// The programs of another node. With this node's own address, sockets that have been closed.
+    Node(NodeAddr),
+}
+
 /// A subscription. It includes the original bytes of the request, which every event repeats.
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
@@ -39,6 +52,7 @@ pub(super) struct Subscription {
     pub(super) timeout_ms: u32,
     pub(super) filter: u32,
     pub(super) until: Option<Nanos>,
+    pub(super) holder: Holder,
 }
 
 impl Subscription {
@@ -50,7 +64,9 @@ impl Subscription {
             if little_endian { u32::from_le_bytes(bytes(n)) } else { u32::from_be_bytes(bytes(n)) }
         };
         let range = ServiceRange { service: word(0), lower: word(1), upper: word(2) };
-        Self { raw, little_endian, range, timeout_ms: word(3), filter: word(4), until: None }
+        let (timeout_ms, filter) = (word(3), word(4));
+        let holder = Holder::default();
+        Self { raw, little_endian, range, timeout_ms, filter, until: None, holder }
     }
 
     pub(super) fn is_legal(&self) -> bool {
@@ -112,6 +128,10 @@ pub(super) struct Subscriptions {
     /// range.
     of_services: RangeMap<u64, Ids>,
     timers: BTreeSet<(Nanos, SubscriptionId)>,
+    /// How many each holder has that is limited.
+    held: BTreeMap<Holder, usize>,
+    /// The sum of these.
+    held_by_all: usize,
     next_id: u64,
 }
 
@@ -123,6 +143,15 @@ const fn bounds(range: ServiceRange) -> (u64, u64) {
 impl Subscriptions {
     pub(super) fn len(&self) -> usize {
         self.all.len()
+    }
+
+    /// Whether the holder may have one more.
+    pub(super) fn has_room(&self, holder: Holder, limits: &Limits) -> bool {
+        let most = limits.subscriptions;
+        let own = self.held.get(&holder).copied().unwrap_or(0);
+        let may = holder == Holder::Unlimited
+            || own < limits.subscriptions_per_user && self.held_by_all < most - most / 8;
+        may && self.len() < most
     }
 
     pub(super) fn first_timeout(&self) -> Option<Nanos> {
@@ -156,11 +185,22 @@ impl Subscriptions {
             }
             None => index.insert(bounds, [id].into()),
         }
+        if subscription.holder != Holder::Unlimited {
+            *self.held.entry(subscription.holder).or_default() += 1;
+            self.held_by_all += 1;
+        }
         self.all.insert(id, subscription);
     }
 
     pub(super) fn remove(&mut self, id: SubscriptionId) -> Option<Subscription> {
         let gone = self.all.remove(&id)?;
+        if let Some(held) = self.held.get_mut(&gone.holder) {
+            *held -= 1;
+            self.held_by_all -= 1;
+            if *held == 0 {
+                self.held.remove(&gone.holder);
+            }
+        }
         if let Some(at) = gone.until {
             self.timers.remove(&(at, id));
         }
@@ -235,6 +275,37 @@ mod tests {
 
     fn single(instance: u32) -> ServiceRange {
         ServiceRange::single(1000, instance)
+    }
+
+    #[test]
+    fn each_holder_has_a_share_and_some_are_left_for_those_without_a_limit() {
+        let limits = Limits { subscriptions: 80, subscriptions_per_user: 50, ..Limits::default() };
+        let mut all = Subscriptions::default();
+        let fill = |all: &mut Subscriptions, port, holder| {
+            let before = all.len();
+            while all.has_room(holder, &limits) {
+                let handle = all.len() as u64;
+                all.insert(
+                    port,
+                    Subscription { holder, ..subscription(1, 1, FILTER_PORTS, handle) },
+                );
+            }
+            all.len() - before
+        };
+        assert_eq!(fill(&mut all, Port(1), Holder::User(1001)), 50);
+        assert_eq!(fill(&mut all, Port(2), Holder::User(1001)), 0, "another socket of this user");
+        assert_eq!(fill(&mut all, Port(3), Holder::Node(NodeAddr(7))), 20);
+        assert_eq!(fill(&mut all, Port(4), Holder::User(1002)), 0);
+        assert_eq!(fill(&mut all, Port(5), Holder::Unlimited), 10);
+        // However they end, they are given back once.
+        all.cancel(Port(1), &subscription(1, 1, FILTER_PORTS | FILTER_CANCEL, 7));
+        all.cancel(Port(1), &subscription(1, 1, FILTER_PORTS | FILTER_CANCEL, 7));
+        assert_eq!(fill(&mut all, Port(2), Holder::User(1001)), 1);
+        for port in 1..=5 {
+            all.remove_all_of(Port(port));
+        }
+        assert!(all.held.is_empty() && all.held_by_all == 0);
+        assert_eq!(fill(&mut all, Port(4), Holder::User(1002)), 50);
     }
 
     #[test]

@@ -6,10 +6,11 @@
 
 use super::Node;
 use super::subscriptions::{
-    EVENT_LEN, FILTER_CANCEL, FILTER_PORTS, FOREVER, SUBSCRIPTION_LEN, Subscription, Subscriptions,
-    What,
+    EVENT_LEN, FILTER_CANCEL, FILTER_PORTS, FOREVER, Holder, SUBSCRIPTION_LEN, Subscription,
+    Subscriptions, What,
 };
 use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
+use crate::limits::SUBSCRIBERS_PART;
 use crate::name_table::Binding;
 use crate::socket::{SocketError, SocketKind};
 use crate::time::Nanos;
@@ -32,14 +33,22 @@ pub(super) struct News {
     range_changed: bool,
 }
 
-/// Events queued for one subscriber.
-type Unsent = VecDeque<[u8; EVENT_LEN]>;
+/// A connection to the service.
+#[derive(Clone, Debug)]
+struct Subscriber {
+    /// The program's socket.
+    peer: SocketAddr,
+    holder: Holder,
+    unsent: VecDeque<[u8; EVENT_LEN]>,
+}
 
 /// State of the service.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Topology {
     listener: Port,
-    subscribers: BTreeMap<Port, Unsent>,
+    subscribers: BTreeMap<Port, Subscriber>,
+    /// Number of subscribers of each holder.
+    held: BTreeMap<Holder, usize>,
     subscriptions: Subscriptions,
     ready: VecDeque<Port>,
     news: VecDeque<News>,
@@ -105,10 +114,8 @@ impl Node {
     pub(super) fn serve_topology(&mut self, now: Nanos) {
         if let Some(port) = self.topology.ready.pop_front() {
             if port == self.topology.listener {
-                while let Ok((new, _)) = self.accept(now, port) {
-                    self.topology.subscribers.insert(new, Unsent::new());
-                    // The connection request may already carry the first subscription.
-                    self.topology.ready.push_back(new);
+                while let Ok((new, peer)) = self.accept(now, port) {
+                    self.add_subscriber(now, new, peer);
                 }
             } else {
                 self.serve_subscriber(now, port);
@@ -116,6 +123,28 @@ impl Node {
         } else if let Some(news) = self.topology.news.pop_front() {
             self.report_news(now, &news);
         }
+    }
+
+    fn add_subscriber(&mut self, now: Nanos, port: Port, peer: SocketAddr) {
+        let holder = if peer.node != self.own() {
+            Holder::Node(peer.node)
+        } else {
+            match self.sockets.get(&peer.port).map(|socket| socket.user) {
+                Some(Some(user)) => Holder::User(user),
+                Some(None) => Holder::Unlimited,
+                None => Holder::Node(peer.node),
+            }
+        };
+        let subscriber = Subscriber { peer, holder, unsent: VecDeque::new() };
+        self.topology.subscribers.insert(port, subscriber);
+        let held = self.topology.held.entry(holder).or_default();
+        *held += 1;
+        if holder != Holder::Unlimited && *held > self.cfg.limits.sockets / SUBSCRIBERS_PART {
+            self.events.push_back(super::Event::SubscriberRefused { subscriber: peer });
+            return self.dismiss(now, port);
+        }
+        // The connection request may already carry the first subscription.
+        self.topology.ready.push_back(port);
     }
 
     fn serve_subscriber(&mut self, now: Nanos, port: Port) {
@@ -138,18 +167,23 @@ impl Node {
     }
 
     /// Handles a subscription or a cancellation. Returns false if the subscriber must be disconnected: because the
-    /// request is illegal, or the node has its maximum number of subscriptions.
+    /// request is illegal, or the node or the subscriber's user has the maximum number of subscriptions.
     fn subscribe(&mut self, now: Nanos, port: Port, mut subscription: Subscription) -> bool {
         let topology = &mut self.topology;
-        let Some(unsent) = topology.subscribers.get_mut(&port) else { return false };
+        let Some(subscriber) = topology.subscribers.get_mut(&port) else { return false };
         if subscription.filter & FILTER_CANCEL != 0 {
             topology.subscriptions.cancel(port, &subscription);
             return true;
         }
-        if !subscription.is_legal() || topology.subscriptions.len() >= self.cfg.limits.subscriptions
-        {
+        if !subscription.is_legal() {
             return false;
         }
+        if !topology.subscriptions.has_room(subscriber.holder, &self.cfg.limits) {
+            let subscriber = subscriber.peer;
+            self.events.push_back(super::Event::SubscriberRefused { subscriber });
+            return false;
+        }
+        subscription.holder = subscriber.holder;
         if subscription.timeout_ms != FOREVER {
             subscription.until = Some(now + Duration::from_millis(subscription.timeout_ms.into()));
         }
@@ -166,7 +200,7 @@ impl Node {
         known.retain(|(_, b)| subscription.is_about(b.scope));
         for (_, b) in known {
             let event = subscription.event(What::Published, b.range.lower, b.range.upper, b.socket);
-            unsent.push_back(event);
+            subscriber.unsent.push_back(event);
         }
         topology.subscriptions.insert(port, subscription);
         true
@@ -178,12 +212,17 @@ impl Node {
         let topology = &mut self.topology;
         let mut touched = BTreeSet::new();
         for (port, id) in topology.subscriptions.concerned(range, news.range_changed) {
-            let Some(unsent) = topology.subscribers.get_mut(&port) else { continue };
+            let Some(subscriber) = topology.subscribers.get_mut(&port) else { continue };
             let Some(s) = topology.subscriptions.get((port, id)) else { continue };
             if !s.is_about(news.binding.scope) {
                 continue;
             }
-            unsent.push_back(s.event(what, range.lower, range.upper, news.binding.socket));
+            subscriber.unsent.push_back(s.event(
+                what,
+                range.lower,
+                range.upper,
+                news.binding.socket,
+            ));
             touched.insert(port);
         }
         for port in touched {
@@ -193,13 +232,13 @@ impl Node {
 
     /// Sends as many events as the connection accepts. A subscriber for which too many events are queued is disconnected.
     fn flush_subscriber(&mut self, now: Nanos, port: Port) {
-        while let Some(unsent) = self.topology.subscribers.get_mut(&port)
-            && let Some(event) = unsent.front().copied()
+        while let Some(subscriber) = self.topology.subscribers.get(&port)
+            && let Some(event) = subscriber.unsent.front().copied()
         {
             match self.send(now, port, None, &event) {
                 Ok(_) => {
-                    if let Some(unsent) = self.topology.subscribers.get_mut(&port) {
-                        unsent.pop_front();
+                    if let Some(subscriber) = self.topology.subscribers.get_mut(&port) {
+                        subscriber.unsent.pop_front();
                     }
                 }
                 Err(SocketError::WouldBlock)
@@ -214,8 +253,12 @@ impl Node {
     }
 
     fn dismiss(&mut self, now: Nanos, port: Port) {
-        if !self.topology.subscribers.contains_key(&port) {
-            return;
+        let Some(holder) = self.topology.subscribers.get(&port).map(|of| of.holder) else { return };
+        if let Some(held) = self.topology.held.get_mut(&holder) {
+            *held -= 1;
+            if *held == 0 {
+                self.topology.held.remove(&holder);
+            }
         }
         self.topology.subscriptions.remove_all_of(port);
         // The subscriber sees a connection that was shut down. Both calls fail if the subscriber itself ended it.
@@ -227,9 +270,14 @@ impl Node {
     /// Ends the subscriptions that have timed out, and notifies their subscribers.
     pub(super) fn topology_timeouts(&mut self, now: Nanos) {
         while let Some((port, s)) = self.topology.subscriptions.pop_timeout(now) {
-            let Some(unsent) = self.topology.subscribers.get_mut(&port) else { continue };
+            let Some(subscriber) = self.topology.subscribers.get_mut(&port) else { continue };
             let socket = SocketAddr::default();
-            unsent.push_back(s.event(What::Timeout, s.range.lower, s.range.upper, socket));
+            subscriber.unsent.push_back(s.event(
+                What::Timeout,
+                s.range.lower,
+                s.range.upper,
+                socket,
+            ));
             self.flush_subscriber(now, port);
         }
     }
@@ -249,5 +297,5 @@ impl Node {
 }
 
 fn subscriber_waits(topology: &Topology, port: Port) -> usize {
-    topology.subscribers.get(&port).map_or(0, VecDeque::len)
+    topology.subscribers.get(&port).map_or(0, |subscriber| subscriber.unsent.len())
 }

@@ -135,6 +135,8 @@ pub(crate) struct Socket {
     pub(crate) options: SocketOptions,
     pub(crate) state: SocketState,
     pub(crate) bindings: Vec<(ServiceRange, Scope, u32)>,
+    /// The user whose share of the node's common resources the socket uses; `None` if it is not limited.
+    pub(crate) user: Option<u32>,
     /// Destination of sends without an address.
     pub(crate) default_dest: Option<Address>,
     /// The service through which the connection was made.
@@ -163,6 +165,7 @@ impl Socket {
             options: SocketOptions::new(kind),
             state: SocketState::Open,
             bindings: Vec::new(),
+            user: None,
             default_dest: None,
             service: None,
             last_cast: None,
