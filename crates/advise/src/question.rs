@@ -259,8 +259,8 @@ impl Question {
         self.clients > 1 || self.in_flight > 1
     }
 
-    /// The stated rate of a question that is measured at full speed, as fans and several clients are; a candidate must achieve at least
-    /// this rate. `None` for other questions.
+    /// The stated rate of a question that is measured at full speed, as fans and several requests in flight are; a candidate
+    /// must achieve at least this rate. `None` for other questions.
     pub(super) fn rate_at_full_speed(&self) -> Option<f64> {
         self.rate_per_s.filter(|_| self.workload(1).facts().timed())
     }

@@ -264,7 +264,7 @@ fn spoilers(record: &mut Record) {
         record.warnings.push(format!("{lost} of {} messages were lost", counts.sent));
     }
     if let Some(pacing) = record.pacing.filter(|_| record.status == Status::Ok) {
-        let why = if pacing.bursts < 2 {
+        let why = if pacing.bursts < 2 * record.inputs.workload.schedules() {
             Some(("with a single send time there is no rate to achieve".to_owned(), MORE_MESSAGES))
         } else {
             rate_missed(&pacing, record.inputs.arriving_bytes()).map(|why| (why, SLOWER))

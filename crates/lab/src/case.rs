@@ -341,11 +341,11 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Obstacle>
             return no(why.to_owned(), "use a reliable mechanism");
         }
     }
-    if facts.timed() && inputs.size_bytes < SEQUENCED_SIZE as u64 {
+    if inputs.workload.ends_with_mark() && inputs.size_bytes < SEQUENCED_SIZE as u64 {
         let why = format!("each message needs a sequence number of {SEQUENCED_SIZE} bytes");
         return no(why, "use a size of at least 8 bytes");
     }
-    if facts.timed() && caps.reliability == crossway_mech::Reliability::Lossy {
+    if inputs.workload.ends_with_mark() && caps.reliability == crossway_mech::Reliability::Lossy {
         let why = "the mechanism may lose the message that ends the workload, and the receiver would then wait forever";
         return no(why.to_owned(), "use a reliable mechanism");
     }

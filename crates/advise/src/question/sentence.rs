@@ -4,6 +4,7 @@ use super::super::property::Property;
 use super::{Pattern, Question, Shared, Site};
 use crossway_lab::catalogue;
 use crossway_records::cases::size_words;
+use crossway_records::inputs::Workload;
 
 impl Question {
     /// A property with the value that the question names for it, as on the command line: `language=c`.
@@ -96,7 +97,13 @@ impl Question {
                     Pattern::RequestReply if self.clients > 1 => " from all clients together",
                     _ => "",
                 };
-                format!(", {rate} per second{of}{how}")
+                let each = match self.workload(1) {
+                    Workload::Clients { period_ns: 1.., .. } => {
+                        format!(" ({} from each)", rate / f64::from(self.clients))
+                    }
+                    _ => String::new(),
+                };
+                format!(", {rate} per second{of}{each}{how}")
             }
             None => ", as fast as possible".to_owned(),
         };

@@ -13,6 +13,7 @@ fn what_is_not_measured_is_named_with_what_to_ask_instead() {
         ("pattern = \"stream\"\nclients = 8", "only pattern = \"request-reply\" has clients"),
         ("pattern = \"fan-in\"\nin_flight = 4", "only pattern = \"request-reply\" has in_flight"),
         ("clients = 65", "clients"),
+        ("clients = 50\nrate_per_s = 0.4", "state at least 0.5 for all together"),
         ("peers = 3", "request-reply has clients"),
         ("pattern = \"fan-out\"\n[goal]\np99_us = 100", "state rate_per_s"),
         ("pattern = \"fan-in\"\n[goal]\np99_us = 100", "pattern = \"stream\" with rate_per_s"),
@@ -38,7 +39,7 @@ fn what_is_not_measured_is_named_with_what_to_ask_instead() {
 #[test]
 fn several_clients_and_requests_in_flight_have_a_latency() {
     let pool = question("clients = 4\nin_flight = 8\nreply_bytes = 1024\n[goal]\np99_us = 2000");
-    assert_eq!(pool.workload(64), Workload::Clients { clients: 4, in_flight: 8 });
+    assert_eq!(pool.workload(64), Workload::Clients { clients: 4, in_flight: 8, period_ns: 0 });
     let sentence = pool.sentence();
     assert!(
         sentence.starts_with(
@@ -49,9 +50,9 @@ fn several_clients_and_requests_in_flight_have_a_latency() {
     assert!(sentence.ends_with("p99 at most 2000 us"), "{sentence}");
     assert!(pool.objective.is_cpu() && pool.is_shared());
     let one = question("in_flight = 16");
-    assert_eq!(one.workload(64), Workload::Clients { clients: 1, in_flight: 16 });
+    assert_eq!(one.workload(64), Workload::Clients { clients: 1, in_flight: 16, period_ns: 0 });
     assert!(one.sentence().starts_with("requests of 64 B, 16 in flight, as fast"));
-    let rated = question("clients = 2\nrate_per_s = 1000");
+    let rated = question("clients = 2\nin_flight = 2\nrate_per_s = 1000");
     assert_eq!(rated.rate_at_full_speed(), Some(1000.0));
     assert!(
         rated.sentence().contains("1000 per second from all clients together (measured at full")
@@ -59,6 +60,22 @@ fn several_clients_and_requests_in_flight_have_a_latency() {
     for same in ["clients = 1", "in_flight = 1", "clients = 1\nin_flight = 1"] {
         assert_eq!(question(same).workload(64), Workload::PingPong);
     }
+}
+
+#[test]
+fn several_clients_with_a_rate_have_a_schedule_each() {
+    let goal = question("clients = 8\nrate_per_s = 40000\n[goal]\np99_us = 200");
+    let each = Workload::Clients { clients: 8, in_flight: 1, period_ns: 200_000 };
+    assert_eq!(goal.workload(64), each);
+    assert_eq!(goal.rate_at_full_speed(), None);
+    let sentence = goal.sentence();
+    assert!(
+        sentence.contains("40000 per second from all clients together (5000 from each), "),
+        "{sentence}"
+    );
+    assert!(goal.objective.is_cpu());
+    let without_goal = question("clients = 8\nrate_per_s = 40000");
+    assert_eq!(without_goal.objective, Figure::ROUND_TRIP);
 }
 
 #[test]

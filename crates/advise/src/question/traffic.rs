@@ -14,6 +14,8 @@ const MOST_IN_FLIGHT: u64 = 256;
 /// Shortest period between two bursts, in microseconds. The sender sleeps between bursts and begins them some 20 us late
 /// or more, which would be a large part of a shorter period. At higher rates, each burst consists of several messages.
 pub(super) const LEAST_PERIOD_US: f64 = 200.0;
+/// Lowest rate that a question may state, messages per second; of several clients, each has at least this rate.
+const LEAST_PER_S: f64 = 0.01;
 /// Highest rate that a question with another pattern than fan-in or fan-out may state, messages per second.
 const MOST_PER_S: f64 = 1e7;
 
@@ -61,8 +63,15 @@ pub(super) fn traffic(at: &At<'_>, top: &Table, pattern: Pattern) -> Result<Traf
         Some(value) => Some(size_bytes(&at.key("reply_bytes"), value, 1)?),
         None => None,
     };
-    let rate = top.get("rate_per_s").map(|v| float(&at.key("rate_per_s"), v, 0.01, 1e9));
+    let rate = top.get("rate_per_s").map(|v| float(&at.key("rate_per_s"), v, LEAST_PER_S, 1e9));
     let rate_per_s = rate.transpose()?;
+    if rate_per_s.is_some_and(|rate| rate < LEAST_PER_S * f64::from(clients)) {
+        return Err(at.key("rate_per_s").bad(format!(
+            "of {clients} clients, each must send at least {LEAST_PER_S} requests per second; state at least {} for all \
+             together",
+            LEAST_PER_S * f64::from(clients)
+        )));
+    }
     if rate_per_s.is_some() && pattern == Pattern::ConnectPerExchange {
         return Err(at
             .key("rate_per_s")
@@ -106,12 +115,15 @@ impl Traffic {
     pub(super) fn workload(&self, pattern: Pattern, paced: bool, bytes: u64) -> Workload {
         let Traffic { peers, clients, in_flight, .. } = *self;
         match (pattern, self.rate_per_s) {
-            (Pattern::RequestReply, _) if clients > 1 || in_flight > 1 => {
-                Workload::Clients { clients, in_flight }
+            (Pattern::RequestReply, rate) if clients > 1 || in_flight > 1 => {
+                // A client with several requests under way has no schedule.
+                let rate = rate.filter(|_| in_flight == 1);
+                let period_ns = rate.map_or(0, |rate| period_ns(rate / f64::from(clients)));
+                Workload::Clients { clients, in_flight, period_ns }
             }
             (Pattern::RequestReply, None) => Workload::PingPong,
             (Pattern::RequestReply, Some(rate)) => {
-                Workload::Requests { period_ns: (1e9 / rate).round().max(1.0) as u64 }
+                Workload::Requests { period_ns: period_ns(rate) }
             }
             (Pattern::ConnectPerExchange, _) => Workload::Exchange,
             (Pattern::FanOut, Some(rate)) if paced => {
@@ -130,6 +142,11 @@ impl Traffic {
             }
         }
     }
+}
+
+/// The time between two requests at a rate per second, nanoseconds.
+fn period_ns(rate: f64) -> u64 {
+    (1e9 / rate).round().max(1.0) as u64
 }
 
 /// Number of messages in each burst of a stream with this rate, in messages per second.

@@ -19,9 +19,12 @@ const LONGEST_TRIAL_MS: u64 = 4_000;
 /// The measured time of a trial, milliseconds: long enough for the percentiles of a paced trial, otherwise short, since
 /// many short trials are more informative than a few long ones.
 pub(super) fn measure_ms(question: &Question) -> u64 {
-    match question.workload(question.sizes[0].bytes).facts().extent {
+    let workload = question.workload(question.sizes[0].bytes);
+    match workload.facts().extent {
         Extent::Instants { period_ns, .. } => {
-            (BURSTS * period_ns / 1_000_000).clamp(80, LONGEST_TRIAL_MS)
+            // Clients send between the requests of others, each twice at least.
+            let periods = BURSTS.div_ceil(workload.schedules()).max(2);
+            (periods * period_ns / 1_000_000).clamp(80, LONGEST_TRIAL_MS)
         }
         Extent::Time | Extent::Recorded => 80,
         Extent::Messages => 40,

@@ -1,6 +1,7 @@
-//! Workloads of several roles whose messages are timed one by one: clients of one server, and a fan-out at a rate.
+//! Workloads of several roles whose messages are timed one by one: clients of one server, as fast as possible and at a rate,
+//! and a fan-out at a rate.
 
-use crossway_records::record::{Record, Span};
+use crossway_records::record::{Record, Span, Status};
 
 use super::place::Place;
 use super::{assert_success, is_done};
@@ -38,6 +39,38 @@ fn requests_of_several_clients_and_several_in_flight_are_verified_and_timed() {
         check(record, clients + 1, Span::RoundTrip);
         assert!(record.throughput.is_some() && record.fairness.is_none(), "{}", record.case);
     }
+}
+
+#[test]
+fn requests_of_several_clients_at_a_rate_are_verified_and_timed_from_when_they_are_due() {
+    let place = Place::new(
+        "[group.rate]\nmechanisms = [\"pipe\", \"uds-seqpacket\", \"tcp\", \"shm-futex\", \"posix-mq\", \"udp\"]\n\
+         placement = \"unpinned\"\ntrials = 1\nwarmup_ms = 5\nmeasure_ms = 60\nsize_bytes = 64\n\
+         reply_bytes = 200\nworkload = { clients = { clients = 3, period_ns = 1000000 } }\n\
+         [group.small]\nmechanisms = \"pipe\"\ntrials = 1\nsize_bytes = 4\n\
+         workload = { clients = { clients = 2, period_ns = 1000000 } }\n",
+    );
+    assert_success(&place.measure(&[]));
+    let (records, skipped): (Vec<_>, Vec<_>) =
+        place.records().into_iter().partition(|record| record.status != Status::Skipped);
+    assert_eq!(records.len(), 5);
+    for record in &records {
+        check(record, 4, Span::RoundTrip);
+        let pacing = record.pacing.expect("a schedule");
+        // Each request was due at its time, whatever happened to the one before it.
+        let sent = record.counts.as_ref().unwrap().sent;
+        assert_eq!((sent % 3, pacing.bursts), (0, sent), "{}", record.case);
+        assert_eq!(pacing.intended_bits_per_s, 3_000.0 * 200.0 * 8.0, "{}", record.case);
+        let lateness = pacing.lateness_ns.expect("how late the clients were");
+        assert_eq!(lateness.n, sent, "{}", record.case);
+        let [latency] = &record.latency_ns[..] else { panic!("{:?}", record.latency_ns) };
+        assert!(latency.max >= lateness.max, "it counts from the due time: {}", record.case);
+    }
+    // The mark that ends a client's requests must arrive and be told from a message.
+    let why: Vec<_> = skipped.iter().filter_map(|record| record.reason.as_deref()).collect();
+    assert!(why.iter().any(|why| why.contains("may lose the message that ends")), "{why:?}");
+    assert!(why.iter().any(|why| why.contains("sequence number of 8 bytes")), "{why:?}");
+    assert_eq!(why.len(), 2);
 }
 
 #[test]

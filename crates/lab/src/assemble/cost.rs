@@ -42,15 +42,15 @@ pub(super) fn cost(record: &Record, counts: &Counts) -> Result<Cost, String> {
              of these; at least {TICKS_PER_COST:.0} are needed for an accurate figure; raise measure_ms"
         ));
     }
-    if let Some(pacing) = &record.pacing
+    let schedules = record.inputs.workload.schedules();
+    let send_times = record.pacing.map(|pacing| pacing.bursts / schedules);
+    if let Some(send_times) = send_times.filter(|times| *times < PERIODS_PER_COST)
         && record.inputs.wait != Wait::Block
-        && pacing.bursts < PERIODS_PER_COST
     {
         return Err(format!(
-            "only {} send times: an end that spins uses CPU time until the next message is due, but after the last one \
+            "only {send_times} send times: an end that spins uses CPU time until the next message is due, but after the last one \
              this is not measured; at least {PERIODS_PER_COST} send times are needed for an accurate figure; measure \
-             longer",
-            pacing.bursts
+             longer"
         ));
     }
     let messages = counts.received as f64;

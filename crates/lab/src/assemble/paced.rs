@@ -1,7 +1,7 @@
 //! The rates of a trial, in particular of messages and requests that are sent at a fixed rate.
 
 use super::cost::per_second;
-use crate::control::Outcome;
+use crate::control::{Outcome, PaceSeen};
 use crossway_records::histogram;
 use crossway_records::inputs::{Extent, Workload};
 use crossway_records::record::{Counts, Lateness, Pacing, RATE_REACHED, Span, Throughput};
@@ -13,24 +13,38 @@ pub(super) const SLOWER: &str =
 /// Remedy if there were too few send times.
 pub(super) const MORE_MESSAGES: &str = "send more messages";
 
-/// Duration of a paced stream's schedule: from the first instant to the last, plus one period for the last burst;
-/// `None` for other workloads.
+/// Duration of a paced stream's schedule: from the first instant to the last, plus one period for the last burst; of
+/// several clients, that of each. `None` for other workloads.
 fn scheduled_ns(workload: Workload, outcomes: &[Outcome]) -> Option<u64> {
     let Extent::Instants { period_ns, .. } = workload.facts().extent else { return None };
-    let seen = outcomes.iter().find_map(|o| o.pacing.as_ref())?;
-    Some((seen.bursts * period_ns).max(1))
+    let bursts = paces(outcomes).map(|seen| seen.bursts).max()?;
+    Some((bursts * period_ns).max(1))
+}
+
+/// How the roles that have a schedule kept to it.
+fn paces(outcomes: &[Outcome]) -> impl Iterator<Item = &PaceSeen> {
+    outcomes.iter().filter_map(|outcome| outcome.pacing.as_ref())
 }
 
 /// The time in which a paced stream delivered its messages, nanoseconds; `None` for other workloads. If all arrived within
 /// the schedule, it is that of the schedule, which includes the last period: without it, the stream would seem to exceed
 /// the offered rate. If the last ones arrived later, it is the time until then. But a mechanism that delivers late without
 /// falling behind, such as TCP with its delayed acknowledgement, achieves the rate: if the sender itself ended on time, the
-/// time is longer only by the growth of the latencies.
+/// time is longer only by the growth of the latencies. Several clients begin at different times, so the time of the
+/// slowest one counts.
 pub(super) fn paced_ns(workload: Workload, outcomes: &[Outcome], wall_ns: u64) -> Option<u64> {
     let scheduled_ns = scheduled_ns(workload, outcomes)?;
-    let late_ns = outcomes.iter().find_map(|o| o.pacing.as_ref()).map_or(0, |seen| seen.drift_ns);
+    let wall_ns = match workload.schedules() {
+        1 => wall_ns,
+        _ => {
+            let own = outcomes.iter().filter(|outcome| outcome.pacing.is_some());
+            own.map(|outcome| outcome.end_ns.saturating_sub(outcome.start_ns)).max()?
+        }
+    };
+    let late_ns = paces(outcomes).map(|seen| seen.drift_ns).max().unwrap_or(0);
     let on_time = (late_ns as f64) < scheduled_ns as f64 * (1.0 - RATE_REACHED);
-    let growth = outcomes.iter().find_map(|o| o.latency_growth).filter(|_| on_time);
+    let growth = outcomes.iter().filter_map(|o| o.latency_growth).reduce(f64::max);
+    let growth = growth.filter(|_| on_time);
     let grown_ns = growth.map_or(u64::MAX, |g| (scheduled_ns as f64 * (1.0 + g.max(0.0))) as u64);
     Some(wall_ns.min(grown_ns).max(scheduled_ns))
 }
@@ -64,17 +78,21 @@ pub(super) fn pacing(
     counts: &Counts,
     wall_ns: u64,
 ) -> Option<Pacing> {
-    let seen = outcomes.iter().find_map(|o| o.pacing.as_ref())?;
+    let mut lateness = histogram::empty();
+    for own in paces(outcomes).filter_map(|seen| histogram::decode(&seen.lateness)) {
+        // The histograms of all roles have the same range.
+        let _ = lateness.add(&own);
+    }
     let intended_ns = scheduled_ns(workload, outcomes)? as f64;
     let reached_ns = paced_ns(workload, outcomes, wall_ns)? as f64;
     Some(Pacing {
-        bursts: seen.bursts,
-        late_bursts: seen.late_bursts,
-        drift_ns: seen.drift_ns,
+        bursts: paces(outcomes).map(|seen| seen.bursts).sum(),
+        late_bursts: paces(outcomes).map(|seen| seen.late_bursts).sum(),
+        drift_ns: paces(outcomes).map(|seen| seen.drift_ns).max()?,
         intended_bits_per_s: (counts.sent * size * 8) as f64 * 1e9 / intended_ns,
         reached_bits_per_s: (counts.bytes * 8) as f64 * 1e9 / reached_ns,
-        lateness_ns: histogram::decode(&seen.lateness).filter(|h| !h.is_empty()).map(|h| {
-            let summary = histogram::summary(Span::OneWay, &h, 1, None);
+        lateness_ns: (!lateness.is_empty()).then(|| {
+            let summary = histogram::summary(Span::OneWay, &lateness, 1, None);
             Lateness { n: summary.n, p50: summary.p50, p99: summary.p99, max: summary.max }
         }),
     })
@@ -95,7 +113,30 @@ pub(super) fn rate_missed(pacing: &Pacing, arriving_bytes: u64) -> Option<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::PaceSeen;
+
+    #[test]
+    fn clients_that_begin_at_different_times_reach_their_rate_together() {
+        // Two clients with a request a millisecond; the second begins 0.9 ms later. Its last reply is late.
+        let client = |start_ns, drift_ns| {
+            let lateness = String::new();
+            let seen = PaceSeen { bursts: 40, late_bursts: 3, drift_ns, lateness };
+            let end_ns = start_ns + 39_000_000 + drift_ns as u64;
+            let latency_growth = Some(0.0);
+            Outcome { start_ns, end_ns, pacing: Some(seen), latency_growth, ..Outcome::default() }
+        };
+        let counts = Counts { sent: 80, received: 80, bytes: 80 * 64, ..Counts::default() };
+        let workload = Workload::Clients { clients: 2, in_flight: 1, period_ns: 1_000_000 };
+        let of = |drift_ns| {
+            let outcomes = [client(0, 10_000), client(900_000, drift_ns), Outcome::default()];
+            pacing(workload, 64, &outcomes, &counts, 39_900_000 + drift_ns as u64).unwrap()
+        };
+        let kept = of(500_000);
+        assert_eq!((kept.bursts, kept.late_bursts, kept.drift_ns), (80, 6, 500_000));
+        assert_eq!(kept.intended_msgs_per_s(64), 2_000.0);
+        assert_eq!(kept.reached_share(), 1.0, "{kept:?}");
+        // One client that falls behind is enough to miss the rate.
+        assert_eq!(of(11_000_000).reached_share(), 0.8);
+    }
 
     #[test]
     fn a_paced_stream_never_achieves_more_than_it_was_offered() {

@@ -15,6 +15,8 @@ use crossway_records::inputs::{Ends, Load, Placement, Workload};
 const MOST_PEERS: u64 = 64;
 /// Maximum number of requests that a client has in flight.
 const MOST_IN_FLIGHT: u64 = 256;
+/// Longest time between two requests, nanoseconds: an hour.
+const LONGEST_PERIOD_NS: u64 = 3_600_000_000_000;
 
 pub(super) fn ends(at: &At<'_>, value: &Value) -> Result<Ends, PlanError> {
     match at.text(value)? {
@@ -47,7 +49,8 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
                            { requests = { period_ns = N } }, { pairs = { pairs = N } }, \
                            { fan-in = { senders = N, receiver_us = N } } (receiver_us may be omitted), \
                            { fan-out = { receivers = N, period_us = N } } (period_us may be omitted), \
-                           { clients = { clients = N, in_flight = N } } (in_flight may be omitted), \
+                           { clients = { clients = N, in_flight = N, period_ns = N } } (in_flight and period_ns may be \
+                           omitted), \
                            { replay = 'RECORDING', channel = N, speed = N } (channel, which may also be a list or \
                            'all', and speed may be omitted)";
     if let Some(word) = value.as_str() {
@@ -74,7 +77,7 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
         "requests" => {
             at.only(table, &["period_ns"])?;
             Ok(Workload::Requests {
-                period_ns: at.field(table, "period_ns", 100, 3_600_000_000_000)?,
+                period_ns: at.field(table, "period_ns", 100, LONGEST_PERIOD_NS)?,
             })
         }
         "pairs" => Ok(Workload::Pairs { pairs: count("pairs")? }),
@@ -97,13 +100,23 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
             Ok(Workload::FanOut { receivers, period_us })
         }
         "clients" => {
-            at.only(table, &["clients", "in_flight"])?;
+            at.only(table, &["clients", "in_flight", "period_ns"])?;
             let clients = at.field(table, "clients", 1, MOST_PEERS)? as u32;
             let in_flight = match table.get("in_flight") {
                 Some(value) => at.key("in_flight").number(value, 1, MOST_IN_FLIGHT)? as u32,
                 None => 1,
             };
-            Ok(Workload::Clients { clients, in_flight })
+            let period_ns = match table.get("period_ns") {
+                Some(value) => at.key("period_ns").number(value, 100, LONGEST_PERIOD_NS)?,
+                None => 0,
+            };
+            if period_ns > 0 && in_flight > 1 {
+                return Err(at.key("in_flight").bad(
+                    "with period_ns, each client has one request under way; omit in_flight, or period_ns to find out \
+                     what is possible",
+                ));
+            }
+            Ok(Workload::Clients { clients, in_flight, period_ns })
         }
         _ => Err(at.bad(format!("unknown workload; allowed: {ALLOWED}"))),
     }

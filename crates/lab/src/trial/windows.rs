@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crossway_mech::Reliability;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
 
 use super::schedule::Schedule;
 use super::warmup::{Next, WarmUp};
@@ -98,13 +100,14 @@ impl TrialRun<'_> {
         schedule: Schedule,
         limit_ns: u64,
     ) -> Result<(u64, f64), LaunchError> {
+        let inputs = self.setting.inputs;
         let mut left = schedule.instants_in(limit_ns);
         let (mut instants, mut spent) = (1, 0);
         loop {
             let window = self.next_window(instants * schedule.at_once, 1, false);
             self.prepare(&window)?;
             let outcomes = self.go(&window, schedule.rate())?;
-            spent += window.messages;
+            spent += window.messages * inputs.workload.schedules();
             left -= instants;
             let wall_ns = self.wall_ns(&outcomes).max(1);
             if schedule.is_missed(instants, wall_ns, limit_ns) {
@@ -289,13 +292,20 @@ impl TrialRun<'_> {
     }
 
     /// Starts the window in every role, beginning with the listening roles, which wait for the others. Timed windows
-    /// end after `span_ns`.
+    /// end after `span_ns`. Of several roles with schedules of their own, each begins at a random time within a period,
+    /// since clients do not know of each other.
     pub(super) fn give_go(&mut self, span_ns: u64) -> Result<(), LaunchError> {
         let listening = |role: &usize| self.layout.roles[*role].listeners > 0;
         let (waiting, active): (Vec<_>, Vec<_>) = self.all().into_iter().partition(listening);
         let instants_ns = self.group.instants_ns(LEAD_NS + span_ns);
+        let workload = self.setting.inputs.workload;
+        let period_ns = match workload.facts().extent {
+            Extent::Instants { period_ns, .. } if workload.schedules() > 1 => period_ns,
+            _ => 1,
+        };
+        let mut random = Pcg64::seed_from_u64(self.setting.inputs.seed ^ instants_ns[0]);
         for role in waiting.into_iter().chain(active) {
-            let at_ns = instants_ns[role];
+            let at_ns = instants_ns[role] + random.random_range(0..period_ns);
             self.group.order(role, &Order::Go { at_ns }, Vec::new())?;
         }
         Ok(())

@@ -2,7 +2,8 @@
 //! for the replies that are still due and sends an end mark; the server ends with the last of these marks.
 //!
 //! The latency of a request counts from the moment at which its client sends it, so it contains the time that the request
-//! waits behind others, of its own client and of other clients.
+//! waits behind others, of its own client and of other clients. Clients that send at a rate are those of `requests.rs`;
+//! their server is this one.
 
 use std::collections::VecDeque;
 

@@ -49,9 +49,10 @@ pub(crate) fn run(
         (Workload::Throughput, Sender) => throughput::send(ends, context, window, line),
         (Workload::Throughput, Receiver) => throughput::receive(ends, context, window),
         (Workload::PingPong, Client) => ping_pong::ask(ends, context, window),
-        (Workload::Requests { period_ns }, Client) => {
-            requests::ask(ends, context, window, period_ns, at_ns)
-        }
+        (
+            Workload::Requests { period_ns } | Workload::Clients { period_ns: period_ns @ 1.., .. },
+            Client,
+        ) => requests::ask(ends, context, window, period_ns, at_ns),
         (Workload::PingPong | Workload::Requests { .. }, Server) => {
             ping_pong::answer(ends, context, window)
         }

@@ -235,10 +235,12 @@ pub(super) fn spin_ahead_ns(inputs: &Inputs) -> u64 {
     if owns_a_core(inputs) { SPIN_AHEAD_NS } else { 0 }
 }
 
-/// Whether the sender may spin before bursts, because it already spins for its mechanism and its peer runs on another
+/// Whether the sender may spin before bursts, because it already spins for its mechanism and no other role runs on its
 /// CPU.
 fn owns_a_core(inputs: &Inputs) -> bool {
-    inputs.wait == Wait::Spin && matches!(inputs.cpus[..], [a, b] if a != b)
+    inputs.wait == Wait::Spin
+        && inputs.workload.schedules() == 1
+        && matches!(inputs.cpus[..], [a, b] if a != b)
 }
 
 pub(super) fn receive(
@@ -282,6 +284,7 @@ pub(crate) fn receive_loop<R: Rx>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crossway_records::inputs::Workload;
     use crossway_records::{histogram, samples};
 
     #[test]
@@ -289,7 +292,11 @@ mod tests {
         let owns = |wait, cpus: &[u32]| {
             let mut inputs = samples::ping_pong("pipe", 64, 0, 1000, 1.0).inputs;
             (inputs.wait, inputs.cpus) = (wait, cpus.to_vec());
-            owns_a_core(&inputs)
+            let alone = owns_a_core(&inputs);
+            // Several clients share a CPU.
+            inputs.workload = Workload::Clients { clients: 2, in_flight: 1, period_ns: 1_000 };
+            assert!(!owns_a_core(&inputs), "{wait:?} {cpus:?}");
+            alone
         };
         assert!(owns(Wait::Spin, &[0, 1]));
         for (wait, cpus) in [

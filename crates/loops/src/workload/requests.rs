@@ -1,6 +1,7 @@
 //! Requests at a fixed rate, open loop: each is due at a fixed time, even if earlier requests are late. Only one
 //! request is outstanding at a time, so a request that is due while the previous one is unanswered has to wait. Its
-//! latency counts from the time at which it was due, so a stall is charged to every request that it delayed.
+//! latency counts from the time at which it was due, so a stall is charged to every request that it delayed. Of several
+//! clients, each has its own schedule, and ends its window by a mark for the server.
 
 use crossway_mech::{Rx, Tx};
 use crossway_sys::clock::monotonic_ns;
@@ -32,6 +33,12 @@ pub(super) fn ask(
     latencies.enter(Span::RoundTrip, &mut outcome);
     outcome.sent = window.messages;
     enter(&mut outcome, &context.checkers, context.received_bytes());
+    if context.task.inputs.workload.ends_with_mark()
+        && let Some((tx, _)) = ends.halves(0)
+    {
+        tx.send(context.source.end_message(), None)?;
+        tx.flush()?;
+    }
     Ok(outcome)
 }
 

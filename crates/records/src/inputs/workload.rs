@@ -53,13 +53,17 @@ pub enum Workload {
         #[serde(default, skip_serializing_if = "is_zero")]
         period_us: u32,
     },
-    /// Several clients of one server, each with a channel of its own and as many requests in flight as it may: a reply
-    /// is followed by the next request. The time from each request to its reply is reported as a round trip.
+    /// Several clients of one server, each with a channel of its own. Without a period, a client has as many requests in
+    /// flight as it may: a reply is followed by the next request, and the time from each request to its reply is reported
+    /// as a round trip. With a period, each client sends as in [`Workload::Requests`].
     Clients {
         /// Number of clients.
         clients: u32,
-        /// Number of requests that each client has in flight.
+        /// Number of requests that each client has in flight; 1 with a period.
         in_flight: u32,
+        /// Nanoseconds between two requests of a client; 0 for as many as possible.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        period_ns: u64,
     },
     /// The messages of recorded channels, with their sizes, pauses and causes.
     Replay {
@@ -103,9 +107,10 @@ impl Workload {
             Self::FanIn { senders, receiver_us } => format!("fan-in-{senders}-slow{receiver_us}us"),
             Self::FanOut { receivers, period_us: 0 } => format!("fan-out-{receivers}"),
             Self::FanOut { receivers, period_us } => format!("fan-out-{receivers}-{period_us}us"),
-            Self::Clients { clients, in_flight } => {
+            Self::Clients { clients, in_flight, period_ns: 0 } => {
                 format!("clients-{clients}-in-flight-{in_flight}")
             }
+            Self::Clients { clients, period_ns, .. } => format!("clients-{clients}-{period_ns}ns"),
             Self::Replay { recording, channel, channels, speed_percent, .. } => {
                 let speed = match speed_percent {
                     0 => "-as-fast-as-possible".to_owned(),
@@ -148,13 +153,15 @@ impl Workload {
                 beside: true,
                 contenders: false,
             },
-            Self::Requests { period_ns } => WorkloadFacts {
-                measure: Measure::RoundTrip,
-                extent: Extent::Instants { period_ns, burst_bytes: None },
-                has_replies: true,
-                beside: false,
-                contenders: false,
-            },
+            Self::Requests { period_ns } | Self::Clients { period_ns: period_ns @ 1.., .. } => {
+                WorkloadFacts {
+                    measure: Measure::RoundTrip,
+                    extent: Extent::Instants { period_ns, burst_bytes: None },
+                    has_replies: true,
+                    beside: false,
+                    contenders: false,
+                }
+            }
             Self::Exchange => WorkloadFacts {
                 measure: Measure::Exchange,
                 extent: Extent::Messages,
@@ -199,6 +206,20 @@ impl Workload {
             },
         }
     }
+
+    /// Number of roles that send on a schedule of their own if the workload is paced.
+    pub fn schedules(&self) -> u64 {
+        match *self {
+            Self::Clients { clients, .. } => clients.max(1).into(),
+            _ => 1,
+        }
+    }
+
+    /// Whether a message marks the end of a window, so that a lossy mechanism cannot carry the workload, and each message
+    /// must have room for a sequence number.
+    pub fn ends_with_mark(&self) -> bool {
+        self.facts().timed() || matches!(self, Self::Clients { .. })
+    }
 }
 
 /// Number of whole messages in a burst of a paced stream, at least one. Plans allow only bursts of whole messages; records
@@ -207,8 +228,8 @@ pub fn messages_per_burst(burst_bytes: u64, size_bytes: u64) -> u64 {
     (burst_bytes / size_bytes.max(1)).max(1)
 }
 
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 fn one() -> u32 {

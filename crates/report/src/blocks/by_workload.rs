@@ -85,7 +85,7 @@ pub(super) fn clients(summary: &Summary, setting: usize) -> Vec<Sheet> {
     let p50 = |case: &Case| case.latency(Span::RoundTrip).map(|l| l.p50);
     let order = move |case: &Case| p50(case).map_or(f64::INFINITY, |p50| p50.value);
     let noise = move |case: &Case| [p50(case), None];
-    let are_clients = |case: &Case| matches!(case.workload, Workload::Clients { .. });
+    let are_clients = |case: &Case| matches!(case.workload, Workload::Clients { period_ns: 0, .. });
     let mut sheets = by_workload(summary, setting, are_clients, &heads, row, noise, order);
     for sheet in &mut sheets {
         sheet.notes.push(

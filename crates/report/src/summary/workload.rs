@@ -31,10 +31,18 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
                 ),
             }
         }
-        Workload::Clients { clients, in_flight } => {
+        Workload::Clients { clients, in_flight, period_ns } => {
             let clients = units::count(clients as usize, "client", "clients");
-            let requests = units::count(in_flight as usize, "request", "requests");
-            format!("{clients} of one server, {requests} in flight each")
+            match period_ns {
+                0 => {
+                    let requests = units::count(in_flight as usize, "request", "requests");
+                    format!("{clients} of one server, {requests} in flight each")
+                }
+                ns => {
+                    let period = units::exact_duration(ns);
+                    format!("{clients} of one server, one request every {period} each")
+                }
+            }
         }
         Workload::Replay { recording, channel, channels, speed_percent, .. } => {
             let what = match channels {
@@ -71,7 +79,10 @@ pub(crate) fn workload_rank(workload: Workload) -> (u8, u64, u64) {
         Workload::Pairs { pairs } => (4, pairs.into(), 0),
         Workload::FanIn { senders, receiver_us } => (5, senders.into(), receiver_us.into()),
         Workload::FanOut { receivers, period_us } => (6, receivers.into(), period_us.into()),
-        Workload::Clients { clients, in_flight } => (9, clients.into(), in_flight.into()),
+        Workload::Clients { clients, in_flight, period_ns: 0 } => {
+            (9, clients.into(), in_flight.into())
+        }
+        Workload::Clients { clients, period_ns, .. } => (10, clients.into(), u64::MAX - period_ns),
         Workload::Replay { recording, channel, speed_percent, .. } => {
             (8, u64::from(recording) << 32 | u64::from(channel), speed_percent.into())
         }

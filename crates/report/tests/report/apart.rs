@@ -119,7 +119,7 @@ fn workloads() -> Vec<Workload> {
         | Workload::Pairs { pairs: _ }
         | Workload::FanIn { senders: _, receiver_us: _ }
         | Workload::FanOut { receivers: _, period_us: _ }
-        | Workload::Clients { clients: _, in_flight: _ }
+        | Workload::Clients { clients: _, in_flight: _, period_ns: _ }
         | Workload::Replay { recording: _, channel: _, channels: _, speed_percent: _, shape: _ }
         | Workload::Paced { burst_bytes: _, period_us: _ } => {}
     }
@@ -147,9 +147,11 @@ fn workloads() -> Vec<Workload> {
         Workload::FanOut { receivers: 2, period_us: 0 },
         Workload::FanOut { receivers: 3, period_us: 0 },
         Workload::FanOut { receivers: 3, period_us: 900 },
-        Workload::Clients { clients: 2, in_flight: 1 },
-        Workload::Clients { clients: 3, in_flight: 1 },
-        Workload::Clients { clients: 3, in_flight: 2 },
+        Workload::Clients { clients: 2, in_flight: 1, period_ns: 0 },
+        Workload::Clients { clients: 3, in_flight: 1, period_ns: 0 },
+        Workload::Clients { clients: 3, in_flight: 2, period_ns: 0 },
+        Workload::Clients { clients: 3, in_flight: 1, period_ns: 900_000 },
+        Workload::Clients { clients: 3, in_flight: 1, period_ns: 900_001 },
         Workload::Paced { burst_bytes: 64, period_us: 1_234 },
         Workload::Paced { burst_bytes: 64, period_us: 1_235 },
         Workload::Paced { burst_bytes: 128, period_us: 1_234 },
