@@ -108,7 +108,7 @@ impl Node {
     fn group_binding(&mut self, port: Port, published: bool, binding: &Binding) {
         let own = SocketAddr { port, node: self.own() };
         let contact = binding.socket.node == own.node
-            || self.peers.get(&binding.socket.node).is_some_and(super::Peer::is_up);
+            || self.peers.get(&binding.socket.node).is_some_and(|peer| peer.is_up());
         let Some(group) = self.sockets.get_mut(&port).and_then(|s| s.group.as_mut()) else {
             return;
         };

@@ -298,11 +298,10 @@ impl Node {
         self.discover(now);
         if self.bcast.handle_timeout(now) {
             let last = self.bcast.last_sent();
-            let behind =
-                |p: &&mut super::Peer| p.listener.acked.is_some_and(|acked| acked.before(last));
+            let behind = |p: &super::Peer| p.listener.acked.is_some_and(|acked| acked.before(last));
             let mut addrs = Vec::new();
             for (addr, peer) in &mut self.peers {
-                if behind(&peer) {
+                if behind(peer) {
                     peer.want_state(true, true);
                     addrs.push(*addr);
                 }

@@ -48,6 +48,7 @@ use crate::seq::Seq;
 use crate::socket::Socket;
 use crate::time::Nanos;
 use crate::wire::{Discovery, KeyMessage, Packet};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use bearer::Bearer;
@@ -102,7 +103,8 @@ pub struct Node {
     signature: u16,
     net_hash: u32,
     bearers: [Option<Bearer>; BEARERS_MAX],
-    peers: BTreeMap<NodeAddr, Peer>,
+    /// Boxed, because the tree moves its entries whenever a node comes or goes, and a peer takes kilobytes.
+    peers: BTreeMap<NodeAddr, Box<Peer>>,
     roster: Roster,
     /// When the caller was last told that frames are dropped for a reason.
     refusals_reported: [Option<Nanos>; DropReason::ALL.len()],
@@ -238,7 +240,7 @@ impl Node {
     /// Number of bytes in the queues of all links and sockets, and in the domain records of peers, for the memory
     /// limit.
     pub fn held_bytes(&self) -> usize {
-        let links = self.peers.values().map(Peer::held_bytes).sum::<usize>();
+        let links = self.peers.values().map(|peer| peer.held_bytes()).sum::<usize>();
         let sockets = self.sockets.values().map(Socket::held_bytes).sum::<usize>();
         let monitors = self.bearers.iter().flatten().map(|b| b.monitor.held_bytes()).sum::<usize>();
         self.bcast.held_bytes() + links + sockets + monitors

@@ -1,7 +1,6 @@
 //! Distributes the node's own bindings to the other nodes and enters theirs into the table.
 
 use super::Node;
-use super::peer::Peer;
 use crate::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
 use crate::backlog::Congested;
 use crate::drops::DropReason;
@@ -133,7 +132,7 @@ impl Node {
             body: &body,
         };
         if self.linked > 0 && self.names_go_one_by_one() {
-            if !self.peers.values_mut().all(Peer::has_room_for_names) {
+            if !self.peers.values_mut().all(|peer| peer.has_room_for_names()) {
                 return Err(Congested);
             }
             let link = LinkFields { sender: own, ..LinkFields::default() };
@@ -232,7 +231,7 @@ impl Node {
 
     pub(super) fn handle_names(&mut self, now: Nanos, sender: NodeAddr, m: &NameMessage<'_>) {
         // The owner must be the sender: names are not forwarded. Updates that arrive in the packet that ends the contact are too late.
-        if m.owner != sender || !self.peers.get(&sender).is_some_and(Peer::is_up) {
+        if m.owner != sender || !self.peers.get(&sender).is_some_and(|peer| peer.is_up()) {
             self.drops.count(DropReason::Malformed);
             return;
         }

@@ -15,6 +15,7 @@ use crate::limits::{
 use crate::rng::Rng;
 use crate::time::Nanos;
 use crate::wire::Discovery;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -110,7 +111,7 @@ impl Node {
     pub(super) fn drop_former_address(&mut self, m: &Discovery) -> Result<(), DropReason> {
         let former = self.roster.address_of(&m.id).filter(|addr| *addr != m.sender);
         let Some(addr) = former else { return Ok(()) };
-        if self.peers.get(&addr).is_some_and(Peer::is_up) {
+        if self.peers.get(&addr).is_some_and(|peer| peer.is_up()) {
             return Err(DropReason::DuplicateAddress);
         }
         self.forget_peer(addr);
@@ -154,7 +155,7 @@ impl Node {
             timer: None,
             queued: false,
         };
-        self.peers.insert(m.sender, peer);
+        self.peers.insert(m.sender, Box::new(peer));
     }
 
     /// Records the first contact with a peer, or the return of contact. If there are too many peers now, forgets the one
