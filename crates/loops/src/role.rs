@@ -136,3 +136,60 @@ impl Loops {
         self.context.received_bytes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use crossway_mech::mechanisms::pipe::Pipe;
+    use crossway_mech::mechanisms::udp::Udp;
+    use crossway_mech::{Bind, Wait};
+    use crossway_records::inputs::{Inputs, Workload};
+    use crossway_sys::clock::Ticker;
+
+    use super::*;
+    use crate::Part;
+
+    /// What a role says to an order for a workload that no plan gives to its mechanism.
+    fn refusal<M: Mechanism>(workload: Workload, part: Part) -> String {
+        let task = Task {
+            mechanism: M::ID.to_owned(),
+            script: None,
+            inputs: Inputs { seed: 5, ..Inputs::of(workload, 64, Wait::Block) },
+            part,
+            index: 0,
+            cpu: None,
+            listeners: 0,
+            peers: 1,
+            first_peer: 0,
+            ticker: Some(Ticker::Monotonic),
+            working_set_bytes: 1 << 16,
+            leases: None,
+            bind: Bind::default(),
+        };
+        let (mut role, ..) = Loops::begin_with::<M>(task).expect("a role");
+        let (line, _controller) = UnixStream::pair().expect("a line");
+        let window = Window { number: 1, messages: 1, batch: 1, measured: true, open: false };
+        let outcome = role.run(&window, 0, line.as_fd());
+        outcome.expect_err("there is no such loop").to_string()
+    }
+
+    #[test]
+    fn a_loop_that_does_not_exist_for_a_mechanism_is_an_error() {
+        for part in [Part::Client, Part::Server] {
+            let said = refusal::<Pipe>(Workload::Exchange, part);
+            assert!(said.contains("cannot open its channel again"), "{said}");
+        }
+        let timed = [
+            (Workload::Pairs { pairs: 2 }, Part::Sender),
+            (Workload::Pairs { pairs: 2 }, Part::Receiver),
+            (Workload::Clients { clients: 2, in_flight: 1, period_ns: 0 }, Part::Client),
+            (Workload::Clients { clients: 2, in_flight: 1, period_ns: 0 }, Part::Server),
+        ];
+        for (workload, part) in timed {
+            let said = refusal::<Udp>(workload, part);
+            assert!(said.contains("may lose the message that ends"), "{said}");
+        }
+    }
+}

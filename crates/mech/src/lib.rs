@@ -14,6 +14,7 @@ pub mod history;
 pub mod mechanisms;
 pub mod meeting;
 pub mod offer;
+pub mod opening;
 pub mod probe;
 pub mod registry;
 pub mod ring;

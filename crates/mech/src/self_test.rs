@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossway_sys::{Obstacle, seccomp};
 
-use crate::{Deadline, Listener, Mechanism, Offer, OpenError, Probe, Rx, Spec, Tx, Wait};
+use crate::{Deadline, Listener, Mechanism, Offer, OpenError, Probe, Rx, Spec, Tx, Wait, opening};
 
 impl Probe {
     /// Returns the result for a mechanism that the kernel provides.
@@ -74,7 +74,7 @@ trait Accepting {
 
 impl<L: Listener> Accepting for L {
     fn accept_end(&mut self, until: Deadline) -> Opened {
-        Ok(Box::new(self.accept(until)?))
+        Ok(Box::new(opening::accept(self, until)?))
     }
 }
 
@@ -100,10 +100,10 @@ impl Erased {
     fn of<M: Mechanism>() -> Erased {
         Erased {
             listen: |spec| {
-                let (listener, offer) = M::listen(spec)?;
+                let (listener, offer) = opening::listen::<M>(spec)?;
                 Ok((Box::new(listener), offer))
             },
-            connect: |spec, offer| Ok(Box::new(M::connect(spec, offer)?)),
+            connect: |spec, offer| Ok(Box::new(opening::connect::<M>(spec, offer)?)),
         }
     }
 
@@ -143,9 +143,9 @@ pub(crate) fn exchange_a_byte<M: Mechanism>() -> Result<(), String> {
 pub(crate) fn round_trip<M: Mechanism>(wait: Wait) -> Result<(), String> {
     let spec = Spec { max_message: 64, wait, ..Spec::default() };
     let text = |e: &dyn Display| e.to_string();
-    let (mut listener, mut offer) = M::listen(&spec).map_err(|e| text(&e))?;
-    let (mut our_tx, mut our_rx) = listener.accept(None).map_err(|e| text(&e))?;
-    let (mut tx, mut rx) = M::connect(&spec, &mut offer).map_err(|e| text(&e))?;
+    let (mut listener, mut offer) = opening::listen::<M>(&spec).map_err(|e| text(&e))?;
+    let (mut our_tx, mut our_rx) = opening::accept(&mut listener, None).map_err(|e| text(&e))?;
+    let (mut tx, mut rx) = opening::connect::<M>(&spec, &mut offer).map_err(|e| text(&e))?;
     let mut byte = [0];
     tx.send(b"?", None).map_err(|e| text(&e))?;
     our_rx.recv(&mut byte, None).map_err(|e| text(&e))?;

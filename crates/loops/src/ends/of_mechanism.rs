@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crossway_mech::{Caps, Facts, Listener, Mechanism, Offer, OpenError, Rx, Spec, Tx};
+use crossway_mech::{Caps, Facts, Mechanism, Offer, OpenError, Reliability, Rx, Spec, Tx, opening};
 use crossway_sys::clock::{instant_at, monotonic_ns};
 
 use super::{AnyRx, AnyTx, Ends};
@@ -40,26 +40,41 @@ macro_rules! by_access {
     };
 }
 
+/// Whether messages may be lost. The loops that wait for a message which ends them do not exist for such a mechanism.
+fn loses<M: Mechanism>() -> bool {
+    M::caps().reliability == Reliability::Lossy
+}
+
+const NO_EXCHANGES: &str = "the mechanism cannot open its channel again for each exchange";
+const NO_END: &str = "the mechanism may lose the message that ends the workload";
+
+/// The error of an order that no plan leads to, since its checks of cases refuse the workload for the mechanism.
+#[cold]
+#[inline(never)]
+fn no_loop(why: &str) -> LoopError {
+    LoopError::Wrong(why.to_owned())
+}
+
 impl<M: Mechanism> Ends for EndsOf<M> {
     fn caps(&self) -> Caps {
         M::caps()
     }
 
     fn listen(&mut self, spec: &Spec) -> Result<Offer, OpenError> {
-        let (listener, offer) = M::listen(spec)?;
+        let (listener, offer) = opening::listen::<M>(spec)?;
         self.listeners.push(listener);
         Ok(offer)
     }
 
     fn connect(&mut self, spec: &Spec, offer: &mut Offer) -> Result<(), OpenError> {
-        self.channels.push(M::connect(spec, offer)?);
+        self.channels.push(opening::connect::<M>(spec, offer)?);
         Ok(())
     }
 
     fn accept(&mut self, timeout: Duration) -> Result<(), OpenError> {
         for listener in &mut self.listeners {
             let until = instant_at(monotonic_ns() + timeout.as_nanos() as u64);
-            self.channels.push(listener.accept(Some(until))?);
+            self.channels.push(opening::accept(listener, Some(until))?);
         }
         Ok(())
     }
@@ -146,6 +161,9 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         messages: u64,
         begin_ns: u64,
     ) -> Result<(), LoopError> {
+        if loses::<M>() {
+            return Err(no_loop(NO_END));
+        }
         replay::play(&mut self.channels, context, messages, begin_ns)
     }
 
@@ -155,6 +173,9 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         exchanges: u64,
         times: &mut exchange::Times,
     ) -> Result<(), LoopError> {
+        if !M::caps().reconnects {
+            return Err(no_loop(NO_EXCHANGES));
+        }
         by_access!(context, put => exchange::ask_loop::<M, _>(context, exchanges, times, put))
     }
 
@@ -164,6 +185,9 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         exchanges: u64,
         closed: &mut Vec<u64>,
     ) -> Result<(), LoopError> {
+        if !M::caps().reconnects {
+            return Err(no_loop(NO_EXCHANGES));
+        }
         let listener = &mut self.listeners[0];
         by_access!(context, put => exchange::answer_loop::<M, _>(listener, context, exchanges, closed, put))
     }
@@ -173,6 +197,9 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         context: &mut RoleContext,
         until_ns: u64,
     ) -> Result<shared::Sent, LoopError> {
+        if loses::<M>() {
+            return Err(no_loop(NO_END));
+        }
         let ends = &mut self.channels[..];
         by_access!(context, put => shared::send_loop(ends, context, until_ns, put))
     }
@@ -194,11 +221,17 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         until_ns: u64,
         asked: &mut clients::Asked,
     ) -> Result<(), LoopError> {
+        if loses::<M>() {
+            return Err(no_loop(NO_END));
+        }
         let ends = &mut self.channels[0];
         by_access!(context, put => clients::ask_loop(ends, context, until_ns, asked, put))
     }
 
     fn answer_all(&mut self, context: &mut RoleContext) -> Result<(), LoopError> {
+        if loses::<M>() {
+            return Err(no_loop(NO_END));
+        }
         let ends = &mut self.channels[..];
         by_access!(context, put => clients::answer_loop(ends, context, put))
     }
@@ -209,6 +242,11 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         fan_in: bool,
         work: shared::Work,
     ) -> Result<(), LoopError> {
+        if loses::<M>() {
+            return Err(no_loop(NO_END));
+        }
+        // Other mechanisms have a channel for each sender.
+        let fan_in = M::caps().fan_in && fan_in;
         shared::receive_loop(&mut self.channels, context, fan_in, work)
     }
 

@@ -2,7 +2,7 @@
 //! Tear-down lasts from when the client begins to close until the server has closed too, so the controller pairs the
 //! time stamps of both ends.
 
-use crossway_mech::{Listener, Mechanism, Offer, RecvError, Rx, Tx};
+use crossway_mech::{Mechanism, Offer, RecvError, Rx, Tx, opening};
 use crossway_sys::clock::monotonic_ns;
 
 use super::{Put, enter, metered, take};
@@ -52,13 +52,13 @@ pub(crate) fn ask_loop<M: Mechanism, P: Put>(
     for _ in 0..exchanges {
         let mut offer = Offer { words: words.clone(), fds: Vec::new() };
         let begin = monotonic_ns();
-        let (mut tx, mut rx) = M::connect(spec, &mut offer)?;
+        let (mut tx, mut rx) = opening::connect::<M>(spec, &mut offer)?;
         let connected = monotonic_ns();
         P::put(&mut tx, source, scratch)?;
         tx.flush()?;
         take(&mut rx, &mut scratch[..len], &mut checkers[0])?;
         let answered = monotonic_ns();
-        drop((tx, rx));
+        opening::close((tx, rx));
         times.set_up.record(connected - begin);
         times.exchanged.record(answered - connected);
         times.closing.push(answered);
@@ -91,7 +91,7 @@ pub(crate) fn answer_loop<M: Mechanism, P: Put>(
     let sees_close = context.caps.detects_peer_death;
     let RoleContext { source, scratch, checkers, .. } = context;
     for _ in 0..exchanges {
-        let (mut tx, mut rx) = listener.accept(None)?;
+        let (mut tx, mut rx) = opening::accept(listener, None)?;
         take(&mut rx, &mut scratch[..len], &mut checkers[0])?;
         P::put(&mut tx, source, scratch)?;
         tx.flush()?;
@@ -109,7 +109,7 @@ pub(crate) fn answer_loop<M: Mechanism, P: Put>(
                 Err(e) => return Err(e.into()),
             }
         }
-        drop((tx, rx));
+        opening::close((tx, rx));
         closed.push(monotonic_ns());
     }
     Ok(())
