@@ -62,7 +62,8 @@ impl Profile {
     pub fn read(path: &Path) -> Result<Profile, BadProfile> {
         let bad = |why: String| BadProfile { path: path.to_owned(), why };
         let text = crossway_sys::text_file::read(path).map_err(|error| bad(error.to_string()))?;
-        let read: Profile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+        let read: Profile =
+            serde_json::from_slice(text.as_bytes()).map_err(|error| bad(error.to_string()))?;
         for (transport, cost) in &read.costs {
             let figures = [cost.message_ns, cost.byte_ns, cost.wake_ns];
             if figures.iter().any(|ns| !ns.is_finite() || *ns < 0.0) {

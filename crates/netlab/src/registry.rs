@@ -147,7 +147,7 @@ impl Registry {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(self.state_error(&file, e)),
         };
-        serde_json::from_str(&text).map(Some).map_err(|e| NetError::State {
+        serde_json::from_slice(text.as_bytes()).map(Some).map_err(|e| NetError::State {
             path: file,
             why: format!("{e}; it was probably written by another version of crossway: delete it"),
         })

@@ -229,7 +229,7 @@ fn one(options: &Options, work: &Work, records: &Records) -> Result<(), MatrixEr
     });
     loop {
         match line.recv_timeout(Duration::from_millis(100)) {
-            Ok(line) => match serde_json::from_str::<FaultRecord>(&line) {
+            Ok(line) => match serde_json::from_slice::<FaultRecord>(line.as_bytes()) {
                 Ok(record) => drop(records.send(Ok(record))),
                 Err(error) => {
                     let _ = child.kill();

@@ -64,7 +64,7 @@ impl Foreign {
 /// The task cannot be parsed or names an unknown mechanism, leases cannot be created, or a record cannot be written.
 pub fn work(task: &str) -> Result<(), OsError> {
     let bad = |why: String| OsError::new("read", "the worker's task", std::io::Error::other(why));
-    let work: Work = serde_json::from_str(task).map_err(|e| bad(e.to_string()))?;
+    let work: Work = serde_json::from_slice(task.as_bytes()).map_err(|e| bad(e.to_string()))?;
     let leases = lease::Run::begin(None)?;
     if let Some(foreign) = &work.contender {
         let watch = Duration::from_millis(work.watch_ms);

@@ -110,7 +110,7 @@ pub(super) fn run(places: &Places<'_>) -> Result<Checked, String> {
         output.read_to_string(&mut text).map_err(|error| error.to_string())?;
     }
     // If messages were lost, the client says so by its exit status, too; the counts are what matters.
-    serde_json::from_str(&text).map_err(|error| match ended {
+    serde_json::from_slice(text.as_bytes()).map_err(|error| match ended {
         Err(why) => why,
         Ok(()) => format!("the client printed no counts: {error}"),
     })

@@ -70,7 +70,8 @@ pub fn run_guest_init() -> String {
 fn set_up() -> Result<GuestFacts, String> {
     let file = std::env::var(SETUP_VARIABLE).map_err(|_| format!("{SETUP_VARIABLE} is not set"))?;
     let text = fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
-    let setup: Setup = serde_json::from_str(&text).map_err(|e| format!("{file}: {e}"))?;
+    let setup: Setup =
+        serde_json::from_slice(text.as_bytes()).map_err(|e| format!("{file}: {e}"))?;
     let release = boot::kernel_release();
     let machine = GuestMachine::of_first_program();
     if machine != GuestMachine::UserMode {

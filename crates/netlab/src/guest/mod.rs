@@ -271,7 +271,7 @@ impl Guest {
             let _ = BufReader::new(out).read_line(&mut word);
         }
         let failed = |what: String, said| NetError::Guest { name: record.name.clone(), what, said };
-        let error = match serde_json::from_str(&word) {
+        let error = match serde_json::from_slice(word.as_bytes()) {
             Ok(Boot::Ready(facts)) => {
                 let keeper_process = Process::of(keeper.id());
                 let record =

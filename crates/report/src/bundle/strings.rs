@@ -10,7 +10,7 @@ pub(super) fn map(text: &str, mut change: impl FnMut(&str) -> String) -> String 
         changed.push_str(&rest[..at]);
         rest = &rest[at..];
         let end = end(rest);
-        match serde_json::from_str::<String>(&rest[..end]) {
+        match serde_json::from_slice::<String>(&rest.as_bytes()[..end]) {
             Ok(string) => {
                 let new = change(&string);
                 if new == string {
