@@ -38,7 +38,7 @@ pub(crate) fn carry_out(
     place: Place,
     order: &[u8],
 ) -> Option<Result<Vec<OwnedFd>, Errno>> {
-    let Ok(order) = serde_json::from_slice(order) else { return Some(Err(Errno::PROTO)) };
+    let Ok(order) = Order::from_json(order) else { return Some(Err(Errno::PROTO)) };
     let mut more = None;
     let outcome = match order {
         Order::Node => Ok(Outcome::Node(Box::new(views::node(runner, service)))),
@@ -87,7 +87,7 @@ pub(crate) fn carry_out(
 /// Builds the descriptors of an answer.
 fn answer(outcome: Result<Outcome, String>, more: Option<OwnedFd>) -> Result<Vec<OwnedFd>, Errno> {
     let outcome = outcome.unwrap_or_else(Outcome::Refused);
-    let text = serde_json::to_vec(&outcome).map_err(|_| Errno::PROTO)?;
+    let text = outcome.to_json().map_err(|_| Errno::PROTO)?;
     let file =
         File::from(shm::create_sealed("tipcd-outcome", text.len()).map_err(|_| Errno::NOMEM)?);
     file.write_all_at(&text, 0).map_err(|_| Errno::NOMEM)?;

@@ -55,7 +55,7 @@ pub struct BroadcastView {
     /// Size of the send window, in packets.
     pub window_packets: u16,
     /// How multicasts are sent for sockets that do not choose a method.
-    pub method: crate::admin::MulticastWay,
+    pub method: crate::MulticastWay,
     /// For `autoselect`: replicast is used for messages to at most this percentage of the peers.
     pub replicast_percent: u64,
     /// Statistics. STATE messages are counted only if they carried information for this link.
