@@ -19,9 +19,9 @@ command -v dh >/dev/null && command -v dh_python3 >/dev/null ||
 kind=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 
 # BUILT names a folder in which the libraries are already.
-[ -n "${BUILT:-}" ] || "$CARGO" build --profile dist --locked --target-dir "$build" -p crossway-tipc-preload \
+[ -n "${BUILT:-}" ] || "$CARGO" build --profile dist-library --locked --target-dir "$build" -p crossway-tipc-preload \
   -p crossway-tipc-capi -p crossway-linx-capi -p crossway-channel-capi
-built=${BUILT:-$build/dist}
+built=${BUILT:-$build/dist-library}
 stage=$build/deb/crossway-$version
 root=$stage/installed
 rm -rf "$build/deb"

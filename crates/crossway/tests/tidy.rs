@@ -329,6 +329,8 @@ fn what_is_measured_is_optimised_for_speed() {
         "crossway-tipc-node",
         "crossway-tipc-proto",
     ];
+    // They carry the messages of programs, but within the published program no measured ones.
+    const IN_LIBRARIES: [&str; 2] = ["crossway-channel", "crossway-run"];
     let text = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
     let manifest: toml::Table = text.parse().expect("a manifest");
     let mut found = Vec::new();
@@ -338,7 +340,15 @@ fn what_is_measured_is_optimised_for_speed() {
         looked += 1;
         for name in MEASURED {
             let level = settings.get("package").and_then(|all| all.get(name)?.get("opt-level"));
-            if level.is_some_and(|level| level.as_integer() != Some(3)) {
+            let elsewhere = profile == "dist" && IN_LIBRARIES.contains(&name);
+            if !elsewhere && level.is_some_and(|level| level.as_integer() != Some(3)) {
+                found.push(format!("profile {profile}: {name} has {level:?}"));
+            }
+        }
+        // What dist optimises for size, dist-library inherits.
+        for name in IN_LIBRARIES.iter().filter(|_| profile == "dist-library") {
+            let level = settings.get("package").and_then(|all| all.get(name)?.get("opt-level"));
+            if level.and_then(toml::Value::as_integer) != Some(3) {
                 found.push(format!("profile {profile}: {name} has {level:?}"));
             }
         }
@@ -383,4 +393,33 @@ fn what_others_call_to_measure_is_not_inlined() {
     }
     assert!(seen > 10, "only {seen} functions found: the check looks at nothing");
     complain("these lack #[inline(never)]", found);
+}
+
+/// With all that a mechanism sets up, opening would be compiled into every loop and probe.
+#[test]
+fn channels_are_opened_out_of_line() {
+    let opening = "crates/mech/src/opening.rs";
+    let (mut found, mut seen) = (Vec::new(), 0);
+    for (path, text) in rust_sources() {
+        let lines: Vec<&str> = text.lines().collect();
+        if path == opening {
+            for at in (0..lines.len()).filter(|at| lines[*at].starts_with("pub fn ")) {
+                seen += 1;
+                if at == 0 || lines[at - 1] != "#[inline(never)]" {
+                    found.push(format!("{path}:{}: this lacks #[inline(never)]", at + 1));
+                }
+            }
+        }
+        if path == "crates/mech/src/self_test.rs" || path.starts_with("crates/loops/src/") {
+            let calls = ["M::listen(", "M::connect(", "listener.accept(", "self.accept(until"];
+            let direct = |line: &str| calls.iter().any(|call| line.contains(call));
+            found.extend(
+                (0..lines.len())
+                    .filter(|at| direct(lines[*at]))
+                    .map(|at| format!("{path}:{}: call crossway_mech::opening", at + 1)),
+            );
+        }
+    }
+    assert!(seen >= 4, "only {seen} functions found in {opening}: the check looks at nothing");
+    complain("what opens a channel exists once for each mechanism", found);
 }
