@@ -104,6 +104,13 @@ pub(super) fn answer(ends: &mut dyn Ends, context: &mut RoleContext) -> Result<O
     let mut outcome = metered(|| ends.answer_all(context))?;
     enter(&mut outcome, &context.checkers, context.received_bytes());
     outcome.sent = outcome.received;
+    if context.task.inputs.workload.facts().paced() {
+        for channel in 0..ends.channels() {
+            let Some((tx, _)) = ends.halves(channel) else { continue };
+            tx.send(context.source.end_message(), None)?;
+            tx.flush()?;
+        }
+    }
     Ok(outcome)
 }
 

@@ -1,10 +1,11 @@
 //! Requests at a fixed rate, open loop: each is due at a fixed time, even if earlier requests are late. Only one
 //! request is outstanding at a time, so a request that is due while the previous one is unanswered has to wait. Its
 //! latency counts from the time at which it was due, so a stall is charged to every request that it delayed. Of several
-//! clients, each has its own schedule, and ends its window by a mark for the server.
+//! clients, each has its own schedule, and ends its window by a mark for the server,
+//! which the server returns when it has those of all.
 
 use crossway_mech::{Rx, Tx};
-use crossway_sys::clock::monotonic_ns;
+use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
 
 use super::latencies::Latencies;
 use super::paced::{Pace, Punctuality, spin_ahead_ns};
@@ -27,18 +28,22 @@ pub(super) fn ask(
     let mut latencies = Latencies::new(&pace);
     let mut outcome =
         metered(|| ends.request(context, window.messages, &mut punctuality, &mut latencies))?;
+    if context.task.inputs.workload.ends_with_mark()
+        && let Some((tx, rx)) = ends.halves(0)
+    {
+        tx.send(context.source.end_message(), None)?;
+        tx.flush()?;
+        // What follows a window takes CPU time, which other clients on this CPU may still need
+        // for their last requests.
+        sleep_until_ns(pace.instant_ns(window.messages));
+        rx.recv(&mut context.scratch, None)?;
+    }
     // The first operation is the first request, not the sleep before it.
     outcome.start_ns = outcome.start_ns.max(pace.instant_ns(0));
     outcome.pacing = Some(punctuality.finish());
     latencies.enter(Span::RoundTrip, &mut outcome);
     outcome.sent = window.messages;
     enter(&mut outcome, &context.checkers, context.received_bytes());
-    if context.task.inputs.workload.ends_with_mark()
-        && let Some((tx, _)) = ends.halves(0)
-    {
-        tx.send(context.source.end_message(), None)?;
-        tx.flush()?;
-    }
     Ok(outcome)
 }
 
