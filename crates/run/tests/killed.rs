@@ -120,7 +120,14 @@ fn whoever_is_killed_every_byte_is_accounted_for() {
     compiler.args(["-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&flood).arg(source);
     match compiler.output() {
         Ok(output) if output.status.success() => {}
-        Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains("cannot find -lc"), "{said}");
+            eprintln!(
+                "SKIP killed programs: no static C library; install libc6-dev or glibc-static"
+            );
+            return;
+        }
         Err(_) => {
             eprintln!("SKIP killed programs: no compiler; install gcc");
             return;
@@ -133,6 +140,10 @@ fn whoever_is_killed_every_byte_is_accounted_for() {
         let mut server = Supervised::start(&flood, &folder, &["serve"]);
         let port = server.port();
         let client = Supervised::start(&flood, &folder, &["flood", &port]);
+        // On a slow machine, too, some are killed after the connection was made.
+        if n % 8 < 4 {
+            wait("the client does not send", || client.notes().bytes > 0 || !client.runs());
+        }
         // Mostly soon, where connections are made.
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         std::thread::sleep(Duration::from_micros((dice >> 33) % 150 * ((dice >> 41) % 150)));

@@ -104,7 +104,7 @@ fn find(epoll: c_int, data: u64) -> Option<c_int> {
 /// Corrects the events that epoll has reported. Returns its `outcome`, their number.
 ///
 /// # Safety
-/// `events` points to so many structures.
+/// `events` points to at least `outcome` structures.
 #[inline]
 pub(super) unsafe fn reported(epoll: c_int, events: *mut epoll_event, outcome: c_int) -> c_int {
     if outcome > 0 && table::has_moved() {
