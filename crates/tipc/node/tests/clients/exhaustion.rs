@@ -1,6 +1,8 @@
 //! Tests programs that use up resources, or send requests without receiving the answers. Other programs can still
 //! connect, operators always can, and refused programs get the reason.
 
+mod subscriptions;
+
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -15,6 +17,7 @@ use crossway_tipc_client::{Address, NodeSocket, Patience, Scope, ServiceRange, S
 
 use crate::hostile::raw;
 use crate::site::{Site, for_all_users, soon, until};
+use subscriptions::{subscriber, subscribes};
 
 /// The ID of a user who runs nothing here.
 const NOBODY: u32 = 65_534;
@@ -283,53 +286,6 @@ fn a_user_has_a_share_of_names_and_sockets_and_the_next_one_finds_room() {
     assert_eq!(count, 300, "what was given back is counted once");
     again.kill().unwrap();
     again.wait().unwrap();
-}
-
-/// A connection to the topology service.
-fn subscriber(path: &std::path::Path) -> NodeSocket {
-    let socket = NodeSocket::open(path, SocketKind::Seqpacket).unwrap();
-    socket.connect(Some(Address::service(1, 1)), soon()).unwrap();
-    socket
-}
-
-/// Subscribes to the topology service itself. Whether the event arrives that reports its binding.
-fn subscribes(subscriber: &NodeSocket) -> bool {
-    let words = [1, 1, 1, u32::MAX, 1, 0, 0];
-    let request: Vec<u8> = words.into_iter().flat_map(u32::to_be_bytes).collect();
-    subscriber.send(&request, None, soon()).is_ok()
-        && subscriber.recv(&mut [0; 64], soon()) == Ok(48)
-}
-
-#[test]
-fn a_user_has_a_share_of_subscriptions_and_the_next_one_finds_room() {
-    if !proc::is_root() {
-        eprintln!(
-            "SKIP a_user_has_a_share_of_subscriptions_and_the_next_one_finds_room: needs programs of three users; run as root"
-        );
-        return;
-    }
-    let site = Site::of_user(NOBODY, 512, &["--subscriptions", "80"]);
-    let (mut first, count) = holder(&site, 1001, "subscriptions");
-    assert_eq!(count, 60, "three quarters for one user");
-    let (mut rest, count) = holder(&site, 1002, "subscriptions");
-    assert_eq!(count, 70 - 60, "an eighth is left for operators");
-    for uid in [0, NOBODY] {
-        assert!(as_another(&site, "subscribe", uid).contains("subscribed"), "user {uid}");
-    }
-    assert!(as_another(&site, "subscribe", 1003).contains("refused"));
-    assert!(node(&site).turned_away >= 3);
-    for child in [&mut first, &mut rest] {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    until("free subscriptions", || as_another(&site, "subscribe", 1003).contains("subscribed"));
-    // Each connection also takes a socket of the node, of which the connections of a user get an eighth.
-    let site = Site::of_user(NOBODY, 512, &["--sockets", "160"]);
-    let (mut first, count) = holder(&site, 1001, "subscriptions");
-    assert_eq!(count, 160 / 8);
-    assert!(as_another(&site, "subscribe", 1002).contains("subscribed"));
-    first.kill().unwrap();
-    first.wait().unwrap();
 }
 
 /// Requests sockets until the tipcd reads no more requests, and receives none of the answers. Returns the number of

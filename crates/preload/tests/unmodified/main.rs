@@ -1,5 +1,7 @@
 //! Unmodified programs with the preloaded library: they observe the same as without it, whoever dies, and however many there are.
 
+mod namespaces;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -282,60 +284,6 @@ fn nothing_remains_of_connections_that_are_closed_past_the_library() {
     let plain = text(site.python("reliability.py", &["unseen", "50"], false).output().unwrap());
     assert_eq!(site.prints("reliability.py", &["unseen", "50"]), plain);
     assert_eq!(site.explained(true).len(), 2 * 50, "{:?}", site.explained(false));
-}
-
-/// Lets a command run in a mount namespace that the shell has prepared by these lines, with `folder` as $0.
-fn in_namespace(prepare: &str, folder: &Path, command: &Command) -> Output {
-    let mut namespace = Command::new("unshare");
-    let script = format!("{prepare}\nexec \"$@\"");
-    namespace.args(["-m", "sh", "-ec", &script]).arg(folder).arg(command.get_program());
-    namespace.args(command.get_args());
-    namespace.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    // Only for the program: what prepares must not load the library.
-    namespace.env_remove("LD_PRELOAD").output().unwrap()
-}
-
-#[test]
-fn where_the_table_has_no_room_connections_stay_with_tcp() {
-    let Some(site) = Site::new() else { return };
-    if !is_root("a full runtime folder") {
-        return;
-    }
-    let many = site.python("reliability.py", &["many", "10"], true);
-    // The programs' memory would be behind a table whose pages cannot be stored.
-    let fill = format!(
-        "mount -t tmpfs -o size=16k,mode=700 none $0; head -c 16384 /dev/zero >$0/fill
-        export XDG_RUNTIME_DIR=$0 LD_PRELOAD={}",
-        LIBRARY.display()
-    );
-    let full = site.at("full");
-    fs::create_dir(&full).unwrap();
-    assert_eq!(text(in_namespace(&fill, &full, &many)), "10 of 10 10 0\n");
-    assert!(site.explained(true).is_empty());
-}
-
-#[test]
-fn no_folder_for_shared_memory_is_needed() {
-    for (prepare, moved) in [
-        ("mount -t tmpfs none /dev; mknod -m 666 /dev/null c 1 3; test ! -e /dev/shm", 20),
-        ("mount -t tmpfs -o ro none /dev/shm; test ! -w /dev/shm", 20),
-        // Nor one for the table: without it, connections stay with TCP.
-        ("mount --bind $0 $0; mount -o remount,bind,ro $0; mount --bind $0 /tmp", 0),
-    ] {
-        let Some(site) = Site::new() else { return };
-        if !is_root("absent and read-only folders") {
-            return;
-        }
-        let mut many = site.python("reliability.py", &["many", "10"], true);
-        let folder = site.at("folder");
-        fs::create_dir(&folder).unwrap();
-        many.env("XDG_RUNTIME_DIR", &folder).env("CROSSWAY_RUN_EXPLAIN", "-");
-        let prepare = format!("{prepare}\nexport LD_PRELOAD={}", LIBRARY.display());
-        let output = in_namespace(&prepare, &folder, &many);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "10 of 10 10 0\n", "{prepare}: {said}");
-        assert_eq!(said.matches("a UNIX stream pair").count(), moved, "{prepare}: {said}");
-    }
 }
 
 #[test]
