@@ -27,12 +27,23 @@ class Steps:
 
     def __init__(self):
         self.pipes = [os.pipe(), os.pipe()]
+        self.signals = os.pipe()
+        os.set_blocking(self.signals[1], False)
 
     def tell(self, end):
         os.write(self.pipes[1 - end][1], b".")
 
     def wait(self, end):
         os.read(self.pipes[end][0], 1)
+
+    def signal(self):
+        """Waits until a signal has come to the other end, whose call in `interrupted` goes on."""
+        os.read(self.signals[0], 1)
+
+    def forget(self):
+        """Signals that have come are not those which the other end will wait for."""
+        while select.select([self.signals[0]], [], [], 0)[0]:
+            os.read(self.signals[0], 4096)
 
 
 def everything(sock):

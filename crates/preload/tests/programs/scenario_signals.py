@@ -13,16 +13,20 @@ from scenario_kit import apart, attempt, messages, pattern, scenario
 SIZE = ctypes.c_size_t
 
 
-def interrupted(restarts, call, *args, after=0.02):
+def interrupted(steps, restarts, call, *args, after=0.02):
     """What a call of the C library returns during which signals come, and whether their handler ran.
 
     They come until it returns: on a loaded machine, the first one may come before the call."""
     ran = []
     signal.signal(signal.SIGALRM, lambda *_: ran.append(1))
     signal.siginterrupt(signal.SIGALRM, not restarts)
+    # In the C handler: the one in Python runs after the call.
+    signal.set_wakeup_fd(steps.signals[1], warn_on_full_buffer=False)
     signal.setitimer(signal.ITIMER_REAL, after, after)
     outcome = error(call, *args)
     signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.set_wakeup_fd(-1)
+    steps.forget()
     return outcome, bool(ran)
 
 
@@ -46,12 +50,12 @@ def signals_during_a_receive(listener, conn, peer, end, steps):
                 if end:
                     steps.wait(end)
                     if restarts and not limit:
-                        time.sleep(0.05)
+                        steps.signal()
                         conn.sendall(b"123456789")
                         steps.wait(end)
                 else:
                     steps.tell(end)
-                    yield limit, restarts, call[0], interrupted(restarts, *call)
+                    yield limit, restarts, call[0], interrupted(steps, restarts, *call)
                     if restarts and not limit:
                         steps.tell(end)
                         attempt(conn.recv, 99, socket.MSG_DONTWAIT)
@@ -65,7 +69,7 @@ def signals_during_a_receive(listener, conn, peer, end, steps):
             else:
                 steps.tell(end)
                 select.select([conn], [], [])
-                yield flags, restarts, interrupted(restarts, "recv", fd, room, SIZE(9), socket.MSG_WAITALL | flags)
+                yield flags, restarts, interrupted(steps, restarts, "recv", fd, room, SIZE(9), socket.MSG_WAITALL | flags)
                 steps.tell(end)
                 attempt(conn.recv, 99, socket.MSG_DONTWAIT)
 
@@ -82,14 +86,14 @@ def signals_during_a_wait(listener, conn, peer, end, steps):
     for restarts in (False, True):
         entry = ctypes.create_string_buffer(struct.pack("ihh", fd, select.POLLIN, 0), 8)
         limit = ctypes.create_string_buffer(struct.pack("ll", 60, 0), 16)
-        yield interrupted(restarts, "poll", entry, 1, 60_000), interrupted(restarts, "ppoll", entry, 1, limit, None)
+        yield interrupted(steps, restarts, "poll", entry, 1, 60_000), interrupted(steps, restarts, "ppoll", entry, 1, limit, None)
         for call in ("select", "pselect"):
             words[fd // 64] = 1 << fd % 64
-            yield interrupted(restarts, call, fd + 1, words, None, None, limit, None), list(words)[fd // 64] == 1 << fd % 64
+            yield interrupted(steps, restarts, call, fd + 1, words, None, None, limit, None), list(words)[fd // 64] == 1 << fd % 64
             limit = ctypes.create_string_buffer(struct.pack("ll", 60, 0), 16)
         events = ctypes.create_string_buffer(12)
-        yield interrupted(restarts, "epoll_wait", epoll.fileno(), events, 1, 60_000)
-        yield interrupted(restarts, "epoll_pwait2", epoll.fileno(), events, 1, limit, None)
+        yield interrupted(steps, restarts, "epoll_wait", epoll.fileno(), events, 1, 60_000)
+        yield interrupted(steps, restarts, "epoll_pwait2", epoll.fileno(), events, 1, limit, None)
     steps.tell(end)
 
 
@@ -110,6 +114,10 @@ def drain(conn):
 @scenario
 def signals_during_a_send(listener, conn, peer, end, steps):
     """A send that has no room waits again, or returns what it has sent."""
+    # Else, TCP makes room for more as long as it can, and the buffers are never full.
+    conn.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF if end else socket.SO_RCVBUF, 200_000)
+    steps.tell(end)
+    steps.wait(end)
     for limit in (0, 60):
         for restarts in (False, True):
             if end:
@@ -117,22 +125,22 @@ def signals_during_a_send(listener, conn, peer, end, steps):
                 data = pattern(1 << 20)
                 fill(conn, data)
                 steps.tell(end)
-                yield limit, restarts, interrupted(restarts, "send", conn.fileno(), b"x", SIZE(1), 0)
+                yield limit, restarts, interrupted(steps, restarts, "send", conn.fileno(), b"x", SIZE(1), 0)
                 steps.tell(end)
                 steps.wait(end)
-                # The peer makes room for a part of this one.
-                (sent, why), ran = interrupted(restarts, "send", conn.fileno(), data * 64, SIZE(64 << 20), 0, after=0.2)
+                # There is room for a part of this one.
+                (sent, why), ran = interrupted(steps, restarts, "send", conn.fileno(), data * 64, SIZE(64 << 20), 0, after=0.2)
                 yield 0 < sent < 64 << 20, why, ran
                 steps.tell(end)
                 steps.wait(end)
             else:
                 steps.wait(end)
                 if restarts and not limit:
-                    time.sleep(0.1)
+                    steps.signal()
                     drain(conn)
                 steps.wait(end)
+                drain(conn)
                 steps.tell(end)
-                conn.recv(4 << 20, socket.MSG_WAITALL)
                 steps.wait(end)
                 drain(conn)
                 steps.tell(end)
@@ -145,13 +153,16 @@ def signals_during_a_connect(listener, conn, peer, end, steps):
         other = socket.create_server((peer["own"][0], 0), family=conn.family, backlog=1)
         conn.sendall(struct.pack("i", other.getsockname()[1]))
         steps.wait(end)
-        time.sleep(0.3)
+        steps.signal()
         taken = [other.accept()[0] for _ in range(3)]
         steps.wait(end)
         for restarts in (False, True):
-            # A connect that is restarted is accepted later.
-            steps.tell(end)
-            (accepted, why), ran = interrupted(restarts, "accept", other.fileno(), None, None)
+            # One that is restarted accepts what comes later.
+            if restarts:
+                steps.tell(end)
+            (accepted, why), ran = interrupted(steps, restarts, "accept", other.fileno(), None, None)
+            if not restarts:
+                steps.tell(end)
             yield accepted >= 0, why, ran
             if accepted >= 0:
                 taken.append(socket.socket(fileno=accepted))
@@ -172,17 +183,18 @@ def signals_during_a_connect(listener, conn, peer, end, steps):
         filling[-1].connect_ex(address)
     time.sleep(0.05)
     late = socket.socket(conn.family)
-    yield interrupted(False, "connect", late.fileno(), raw, len(raw)), error("getpeername", late.fileno(), raw, ctypes.byref(ctypes.c_int(0)))
+    yield interrupted(steps, False, "connect", late.fileno(), raw, len(raw)), error("getpeername", late.fileno(), raw, ctypes.byref(ctypes.c_int(0)))
     late.setblocking(False)
     yield attempt(late.connect, address)
     steps.tell(end)
     late.setblocking(True)
-    yield interrupted(True, "connect", late.fileno(), raw, len(raw)), late.getpeername() == conn.getpeername()[:1] + late.getpeername()[1:]
+    yield interrupted(steps, True, "connect", late.fileno(), raw, len(raw)), late.getpeername() == conn.getpeername()[:1] + late.getpeername()[1:]
     steps.tell(end)
     for restarts in (False, True):
         steps.wait(end)
-        time.sleep(0.1)
+        if restarts:
+            steps.signal()
         with socket.socket(conn.family) as fresh:
-            yield interrupted(restarts, "connect", fresh.fileno(), raw, len(raw), after=0.001)[0]
+            yield interrupted(steps, restarts, "connect", fresh.fileno(), raw, len(raw), after=0.001)[0]
             fresh.sendall(b"hello")
         steps.tell(end)

@@ -489,6 +489,12 @@ def connect(address, style):
     return sock
 
 
+def stuck(name, style, children):
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+    sys.exit(f"{name} {style}: an end still waits after 150 s")
+
+
 def run(name, family, style):
     function = {**SCENARIOS, **APART}[name]
     steps = Steps()
@@ -500,8 +506,8 @@ def run(name, family, style):
     for end in (0, 1):
         child = os.fork()
         if child == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-            signal.alarm(150)
             if end:
                 address = listener.getsockname()
                 listener.close()
@@ -514,15 +520,19 @@ def run(name, family, style):
                 os.write(outputs[end][1], f"{name} {style} {'connecting' if end else 'accepting'}: {line}\n".encode())
             os._exit(0)
         children.append(child)
+    # By the parent: scenarios use the timer themselves, and one end would wait for the other for ever.
+    signal.signal(signal.SIGALRM, lambda *_: stuck(name, style, children))
+    signal.alarm(150)
     for end in (0, 1):
         os.waitpid(children[end], 0)
+    signal.alarm(0)
     listener.close()
     for end in (0, 1):
         os.close(outputs[end][1])
         while part := os.read(outputs[end][0], 65536):
             sys.stdout.buffer.write(part)
         os.close(outputs[end][0])
-    for pipe in steps.pipes:
+    for pipe in (*steps.pipes, steps.signals):
         os.close(pipe[0])
         os.close(pipe[1])
     sys.stdout.flush()
