@@ -29,7 +29,7 @@ use toml::Table;
 
 use asked::Asked;
 use measuring::{Place, probes};
-use observed::Observed;
+use observed::{Observed, Predicted};
 
 use super::Run;
 use crate::args;
@@ -193,28 +193,30 @@ impl Run for Advise {
             let page = crossway_report::advice::page(&advice)?;
             output::write(path, ANOTHER_PAGE, |out| Ok(out.write_all(page.as_bytes())?))?;
         }
-        let gain = match observed.as_ref().filter(|_| !self.no_measure) {
-            Some(observed) => {
-                place.begin()?;
-                observed.gain(advice.mechanism.as_deref(), &place.dir, ui, quiet)?
-            }
-            None => None,
-        };
-        place.end();
         ui::decide(advice.choice.is_some());
-        if self.json {
-            ui.print_json(&Document { advice: &advice, gain })?;
-        } else {
+        // Predicting the gain takes another while, and may be interrupted.
+        if !self.json {
             show::print(&advice, self.explain, ui);
-            if let Some(observed) = &observed {
-                observed.show(gain.as_ref(), ui);
-            }
             if let Some(path) = &self.html {
                 println!("\nThe answer as an HTML page: {}", path.display());
             }
         }
+        let gain = match observed.as_ref().filter(|_| !self.no_measure) {
+            Some(observed) => {
+                place.begin()?;
+                let best = advice.mechanism.as_deref();
+                observed.gain(best, &place.dir, ui, quiet).inspect_err(|_| place.end())?
+            }
+            None => Predicted::Nothing,
+        };
+        place.end();
+        if self.json {
+            ui.print_json(&Document { advice: &advice, gain: gain.gain() })?;
+        } else if let Some(observed) = &observed {
+            observed.show(&gain, ui);
+        }
         self.write_starter(&advice, &question, ui)?;
-        Ok(ui::verdict(advice.choice.is_some()))
+        Ok(gain.exit_code(advice.choice.is_some()))
     }
 }
 
@@ -225,7 +227,7 @@ struct Document<'a> {
     advice: &'a Advice,
     /// What the recorded program would gain; missing without a recording.
     #[serde(skip_serializing_if = "Option::is_none")]
-    gain: Option<Gain>,
+    gain: Option<&'a Gain>,
 }
 
 impl Advise {
@@ -234,14 +236,14 @@ impl Advise {
         for folder in &mut self.records {
             *folder = records_folder(folder, false)?;
         }
-        let gain = observed.gain(None, &self.folder(), ui, self.json)?;
-        let good = gain.as_ref().is_some_and(|gain| !gain.with.is_empty());
+        let predicted = observed.gain(None, &self.folder(), ui, self.json)?;
+        let good = predicted.gain().is_some_and(|gain| !gain.with.is_empty());
         ui::decide(good);
-        match &gain {
+        match predicted.gain() {
             Some(gain) if self.json => ui.print_json(gain)?,
-            _ => observed.show(gain.as_ref(), ui),
+            _ => observed.show(&predicted, ui),
         }
-        Ok(ui::verdict(good))
+        Ok(predicted.exit_code(good))
     }
 
     /// Reads the question. Returns its name, the words with which error messages refer to it, and its keys.

@@ -116,7 +116,11 @@ impl Advise {
         };
         if !quiet {
             let most = sources.budget.unwrap_or_default();
-            eprintln!("Measuring takes at most about {:.0} s.", most.as_secs_f64());
+            let more = match self.observed.is_given() {
+                true => " Predicting the gain takes another half minute.",
+                false => "",
+            };
+            eprintln!("Measuring takes at most about {:.0} s.{more}", most.as_secs_f64());
         }
         let bench: &mut dyn Bench = &mut machine;
         let answer = advise(question, sources, bench, &mut |stage| {

@@ -2,6 +2,7 @@
 //! program would gain.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use crossway_advise::Question;
@@ -22,7 +23,7 @@ use toml::Table;
 
 use crate::args;
 use crate::progress::Progress;
-use crate::ui::Ui;
+use crate::ui::{self, Ui};
 
 /// What programs usually offer instead of a network within a host.
 const USUAL_ALTERNATIVE: &str = "uds-stream";
@@ -69,7 +70,38 @@ pub(super) struct Observed {
     real_rate: Option<f64>,
 }
 
+/// What came of the prediction.
+pub(super) enum Predicted {
+    Gain(Gain),
+    /// Nothing can be or was to be predicted.
+    Nothing,
+    /// The user did not wait for it.
+    Interrupted,
+}
+
+impl Predicted {
+    pub(super) fn gain(&self) -> Option<&Gain> {
+        match self {
+            Predicted::Gain(gain) => Some(gain),
+            Predicted::Nothing | Predicted::Interrupted => None,
+        }
+    }
+
+    /// How the command ends; `good`: it has an answer.
+    pub(super) fn exit_code(&self, good: bool) -> ExitCode {
+        match self {
+            Predicted::Interrupted => ExitCode::from(ui::EXIT_INTERRUPTED),
+            Predicted::Gain(_) | Predicted::Nothing => ui::verdict(good),
+        }
+    }
+}
+
 impl Options {
+    /// Whether a recording was named.
+    pub(super) fn is_given(&self) -> bool {
+        self.observed.is_some()
+    }
+
     /// Reads the recording, if one was named.
     pub(super) fn open(&self, ui: &Ui) -> anyhow::Result<Option<Observed>> {
         let Some(file) = &self.observed else { return Ok(None) };
@@ -131,15 +163,15 @@ impl Observed {
         }
     }
 
-    /// Predicts the gain from `best` and from what programs usually offer, or from what was asked for. `None` with a
-    /// note if the recorded channel is of a kind that Crossway does not measure.
+    /// Predicts the gain from `best` and from what programs usually offer, or from what was asked for. Says with a note
+    /// if the recorded channel is of a kind that Crossway does not measure.
     pub(super) fn gain(
         &self,
         best: Option<&str>,
         out: &Path,
         ui: &Ui,
         quiet: bool,
-    ) -> anyhow::Result<Option<Gain>> {
+    ) -> anyhow::Result<Predicted> {
         let flow = self.flow();
         let Some(now) = self.now.as_deref().or(flow.mechanism()) else {
             ui.note(&format!(
@@ -147,7 +179,7 @@ impl Observed {
                  works like one of its mechanisms, name that one with --now",
                 flow.carrier
             ));
-            return Ok(None);
+            return Ok(Predicted::Nothing);
         };
         let mut others = self.instead.clone();
         if others.is_empty() {
@@ -158,7 +190,7 @@ impl Observed {
         others.retain(|id| id != now && id != RUN);
         others.dedup();
         if others.is_empty() && look_us.is_none() {
-            return Ok(None);
+            return Ok(Predicted::Nothing);
         }
         let plan = flow.gain_plan(now, &others, look_us, &self.file)?;
         if !quiet {
@@ -182,20 +214,29 @@ impl Observed {
             reaper: Some((program, vec!["reaper".to_owned()])),
         };
         let mut progress = Progress::new(ui, quiet);
-        let summary = run::measure(&plan, &options, &launcher, |event| progress.show(&event))?;
+        let summary = match run::measure(&plan, &options, &launcher, |event| progress.show(&event))
+        {
+            Err(RunError::Interrupted) => return Ok(Predicted::Interrupted),
+            other => other?,
+        };
         progress.finish();
         if summary.interrupted {
-            return Err(RunError::Interrupted.into());
+            return Ok(Predicted::Interrupted);
         }
         let records = read_records(&summary.dir)?.records;
         let cost_ns = self.recording.head.method.cost_ns_per_call;
-        Ok(Some(flow.gain(now, &records, cost_ns, self.real_rate)))
+        Ok(Predicted::Gain(flow.gain(now, &records, cost_ns, self.real_rate)))
     }
 
     /// Prints the gain, and what the other flows could gain at most.
-    pub(super) fn show(&self, gain: Option<&Gain>, ui: &Ui) {
-        if let Some(gain) = gain {
-            self.show_gain(gain, ui);
+    pub(super) fn show(&self, predicted: &Predicted, ui: &Ui) {
+        match predicted {
+            Predicted::Gain(gain) => self.show_gain(gain, ui),
+            Predicted::Interrupted => {
+                eprintln!("interrupted: no gain is predicted");
+                return;
+            }
+            Predicted::Nothing => {}
         }
         let others = self.flows.iter().enumerate().filter(|(at, _)| *at != self.chosen);
         let others: Vec<&Flow> = others.map(|(_, flow)| flow).collect();
