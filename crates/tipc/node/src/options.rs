@@ -91,8 +91,9 @@ pub struct TipcdOptions {
     /// Maximum number of sockets of one program; further ones are refused (EMFILE)
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().sockets_per_client, value_parser = at_least(1))]
     pub(crate) sockets_per_client: usize,
-    /// Maximum number of sockets of the programs of one user; does not apply to root and the user who runs the tipcd
-    /// [default: three quarters of --sockets or, if that is less, of the sockets for which it may open files]
+    /// Maximum number of sockets of the programs of one user; does not apply to root and the user who runs the tipcd, for
+    /// whom an eighth is reserved [default: three quarters of --sockets or, if that is less, of the sockets for which it
+    /// may open files]
     #[arg(long, value_name = "N", help_heading = "Limits", value_parser = at_least(1))]
     pub(crate) sockets_per_user: Option<usize>,
     /// Maximum number of bytes queued for one socket at low importance (for medium, high and critical importance 2, 4

@@ -76,13 +76,13 @@ impl std::fmt::Display for Refusal {
                 "too many descriptors are in flight to programs that do not receive them: accept pending connections, read pending answers, or end those programs"
             }
             Self::SocketsOfUser => {
-                "this user has the maximum number of sockets (tipcd --sockets-per-user): close some, or start the tipcd with a higher limit"
+                "this user has the maximum number of sockets (tipcd --sockets-per-user), or all users together have what is not reserved for operators: close some, or start the tipcd with a higher limit"
             }
             Self::SubscriptionsOfUser => {
                 "this user has the maximum number of subscriptions to the topology service (tipcd --subscriptions-per-user) or of connections to it: end some, or start the tipcd with a higher limit"
             }
             Self::BindingsOfUser => {
-                "this user has the maximum number of bindings (tipcd --bindings-per-user): withdraw some, or start the tipcd with a higher limit"
+                "this user has the maximum number of bindings (tipcd --bindings-per-user), or all users together have what is not reserved for operators: withdraw some, or start the tipcd with a higher limit"
             }
         })
     }

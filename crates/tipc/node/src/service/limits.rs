@@ -24,7 +24,7 @@ pub struct ServiceLimits {
     /// Maximum number of sockets of all programs; further ones are refused by the node.
     pub sockets: usize,
     /// Maximum number of sockets of a user's programs; by default three quarters of those for which the node and this
-    /// process have room. It does not apply to root and the user who runs the node.
+    /// process have room. It does not apply to root and the user who runs the node, for whom an eighth is reserved.
     pub sockets_per_user: Option<usize>,
     /// Maximum number of bindings of all programs; further ones are refused by the node. An eighth of them is reserved
     /// for root, the user who runs the node, and the node itself.

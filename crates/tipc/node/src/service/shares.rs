@@ -35,13 +35,15 @@ pub(super) struct Shares {
     processes: HashMap<u32, Share>,
     users: HashMap<u32, Share>,
     in_flight: usize,
-    /// Number of bindings of all programs except operators'.
-    bindings: usize,
+    /// What all programs except operators' have.
+    others: Share,
     clients_per_process: usize,
     clients_per_user: usize,
     sockets_per_user: usize,
+    /// Maximum number of sockets of all programs except operators'.
+    sockets_max: usize,
     bindings_per_user: usize,
-    /// Maximum of [`Shares::bindings`].
+    /// Maximum number of bindings of all programs except operators'.
     bindings_max: usize,
     /// Number of descriptors that this process may have open. The system limits those in flight to the same number.
     descriptors: usize,
@@ -73,21 +75,25 @@ impl Shares {
     /// open.
     pub(super) fn new(limits: &ServiceLimits, descriptors: usize) -> Self {
         let most = |all: usize| all - all / 4;
+        // An eighth of sockets and bindings is left for operators, so that several users cannot take everything together.
+        let of_others = |all: usize| all - all / 8;
         let mut shares = Self {
             processes: HashMap::new(),
             users: HashMap::new(),
             in_flight: 0,
-            bindings: 0,
+            others: Share::default(),
             clients_per_process: limits.clients_per_process,
             clients_per_user: limits.clients_per_user,
             sockets_per_user: 0,
+            sockets_max: 0,
             bindings_per_user: limits.bindings_per_user.unwrap_or(most(limits.bindings)),
-            bindings_max: limits.bindings - limits.bindings / 8,
+            bindings_max: of_others(limits.bindings),
             descriptors,
         };
         // Each socket is a descriptor of this process.
         let sockets = limits.sockets.min(shares.first_kept());
         shares.sockets_per_user = limits.sockets_per_user.unwrap_or(most(sockets));
+        shares.sockets_max = of_others(sockets);
         shares
     }
 
@@ -109,14 +115,15 @@ impl Shares {
 
     /// Returns the reason if one more socket of this user must be refused.
     pub(super) fn refuses_socket(&self, program: Option<Credentials>) -> Option<Refusal> {
-        let full = self.of_user(program).sockets >= self.sockets_per_user;
+        let full = self.of_user(program).sockets >= self.sockets_per_user
+            || self.others.sockets >= self.sockets_max;
         (full && !is_operator(program)).then_some(Refusal::SocketsOfUser)
     }
 
     /// Returns the reason if one more binding of this user must be refused.
     pub(super) fn refuses_binding(&self, program: Option<Credentials>) -> Option<Refusal> {
         let full = self.of_user(program).bindings >= self.bindings_per_user
-            || self.bindings >= self.bindings_max;
+            || self.others.bindings >= self.bindings_max;
         (full && !is_operator(program)).then_some(Refusal::BindingsOfUser)
     }
 
@@ -155,6 +162,9 @@ impl Shares {
     }
 
     fn change(&mut self, program: Option<Credentials>, by: impl Fn(&mut Share)) {
+        if !is_operator(program) {
+            by(&mut self.others);
+        }
         for (shares, key) in
             [(&mut self.processes, process(program)), (&mut self.users, user(program))]
         {
@@ -190,9 +200,6 @@ impl Shares {
     /// Counts the bindings of a socket that had `before` and has `after`.
     pub(super) fn bound(&mut self, program: Option<Credentials>, before: usize, after: usize) {
         self.change(program, |share| share.bindings = share.bindings - before + after);
-        if !is_operator(program) {
-            self.bindings = self.bindings - before + after;
-        }
     }
 
     /// Counts descriptors sent to a program.
@@ -313,11 +320,15 @@ mod tests {
             assert_eq!(opened(&mut shares, pid, uid), Ok(()));
         }
         assert_eq!(opened(&mut shares, 75, uid), Err(Some(Refusal::SocketsOfUser)));
-        assert_eq!(opened(&mut shares, 76, uid + 1), Ok(()));
+        // Three quarters for one user, seven eighths for all but operators.
+        for pid in 76..89 {
+            assert_eq!(opened(&mut shares, pid, uid + 1), Ok(()));
+        }
+        assert_eq!(opened(&mut shares, 89, uid + 2), Err(Some(Refusal::SocketsOfUser)));
         for pid in 100..200 {
             assert_eq!(opened(&mut shares, pid, proc::effective_user()), Ok(()));
         }
-        // Three quarters of the bindings for one user, seven eighths for all but operators.
+        // The same holds for bindings.
         let bind = |shares: &mut Shares, pid, uid, most: usize| {
             let program = credentials(pid, uid);
             (0..most)
@@ -350,11 +361,12 @@ mod tests {
         shares.bound(credentials(7, 1), 0, 5);
         shares.bound(credentials(7, 1), 5, 3);
         shares.closed(credentials(7, 1), 3);
-        assert_eq!(shares.bindings, 0);
+        assert_eq!((shares.others.sockets, shares.others.bindings), (0, 0));
         shares.enter(credentials(7, 1));
         shares.sent(credentials(7, 1), 3);
         shares.released(credentials(7, 1), 3);
         shares.leave(credentials(7, 1));
         assert!(shares.processes.is_empty() && shares.users.is_empty());
+        assert_eq!(shares.others, Share::default());
     }
 }
