@@ -15,6 +15,10 @@ const EVERY: Duration = Duration::from_millis(250);
 /// A wake-up that is later than this was not delayed by other programs.
 const STOPPED: Duration = Duration::from_millis(500);
 
+/// A trial is degraded if the quota stopped the processes in more than one of this many periods: the same share as for
+/// time that a hypervisor takes away.
+const THROTTLED: u64 = 20;
+
 /// What helps against pauses. By these, trials to be repeated are recognised.
 const UNSTOPPED: &str = "measure while nothing pauses, suspends or moves this machine or container";
 /// What helps against throttling.
@@ -67,7 +71,8 @@ fn mark(record: &mut Record, late: Duration, before: &[Throttling], after: &[Thr
     let most = before.iter().zip(after).find_map(|(before, after)| {
         let periods = after.periods.saturating_sub(before.periods);
         let throttled = after.throttled.saturating_sub(before.throttled);
-        (before.group == after.group && throttled > periods / 2).then_some((throttled, periods))
+        let is_much = throttled.saturating_mul(THROTTLED) > periods;
+        (before.group == after.group && is_much).then_some((throttled, periods))
     });
     if let Some((throttled, periods)) = most {
         let why = format!(
@@ -99,13 +104,14 @@ mod tests {
             mark(&mut record, Duration::from_millis(late_ms), before, after);
             record
         };
-        let quiet = marked(120, &at("/a", 10, 5), &at("/a", 20, 10));
+        let quiet = marked(120, &at("/a", 10, 5), &at("/a", 110, 10));
         assert_eq!((quiet.status, were_in(&quiet)), (Status::Ok, false));
         let same = marked(0, &at("/a", 10, 5), &at("/a", 10, 5));
         assert_eq!(same.status, Status::Ok, "no period passed");
         for (record, words) in [
             (marked(3000, &[], &[]), "woke up 3.0 s late"),
             (marked(0, &at("/a", 10, 5), &at("/a", 508, 495)), "in 490 of 498 periods"),
+            (marked(0, &at("/a", 10, 5), &at("/a", 43, 11)), "in 6 of 33 periods"),
         ] {
             assert_eq!(record.status, Status::Degraded);
             assert!(record.reason.as_ref().unwrap().contains(words), "{:?}", record.reason);
