@@ -14,7 +14,7 @@ use crossway_lab::pattern;
 use crossway_lab::plan::{MOST_TRIALS, PRESETS};
 use crossway_lab::replay::{Channels, MOST_CHANNELS, MOST_PERCENT};
 use crossway_mech::registry;
-use crossway_records::runs;
+use crossway_records::{runs, shell};
 
 use crate::ui::Ui;
 
@@ -65,7 +65,7 @@ pub(crate) fn hosts_again(
         (Some(recorded), None) => anyhow::bail!(
             "{of} was measured between hosts, and the commands that reach them are not taken from its files; if you trust \
              these, add them: {command} --hosts {}",
-            shlex::try_quote(recorded)?
+            shell::word(recorded)
         ),
         _ => Ok(()),
     }
@@ -146,7 +146,7 @@ impl Filters {
             "no case of {} matches the filter {}; `crossway export {}` lists its cases",
             run.display(),
             self.filters.join(", "),
-            run.display()
+            shell::word(run)
         )
     }
 }

@@ -26,6 +26,7 @@ pub mod run_info;
 pub mod runs;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
+pub mod shell;
 pub mod side_records;
 pub mod sorting;
 pub mod stats;

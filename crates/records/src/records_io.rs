@@ -7,13 +7,14 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use crate::record::{Record, SCHEMA, Status};
 use crate::run_info::{RUN, RunInfo};
+use crate::shell;
 
 /// File name of the records in a run's folder.
 pub const RESULTS: &str = "results.jsonl";
@@ -24,6 +25,9 @@ pub const ENVIRONMENT: &str = "env.json";
 pub const PREFLIGHT: &str = "preflight.json";
 /// File name of the machine's limits.
 pub const LIMITS: &str = "limits.json";
+
+/// No record takes so many bytes.
+const LONGEST_LINE: u64 = 16 << 20;
 
 /// Why records could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +89,7 @@ pub fn results_file(path: &Path) -> PathBuf {
 /// See [`ReadError`].
 pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
     let file = results_file(path);
-    let bytes = fs::read(&file).map_err(|cause| {
+    let bytes = read_lines(&file).map_err(|cause| {
         let hint = match cause.kind() {
             io::ErrorKind::NotFound if path.is_dir() => {
                 "; this folder is not a run; name a folder that `crossway measure` wrote"
@@ -104,7 +108,7 @@ pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
             let dir = file.parent().unwrap_or(Path::new("."));
             let what = match is_being_measured(&file) {
                 true => "it is still being measured".to_owned(),
-                false => format!("continue with: crossway measure --resume {}", dir.display()),
+                false => format!("continue with: crossway measure --resume {}", shell::word(dir)),
             };
             loaded
                 .warnings
@@ -112,6 +116,22 @@ pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
         }
     }
     Ok(loaded)
+}
+
+/// Reads a file of records. A device such as `/dev/zero` has no end, so a line of more than [`LONGEST_LINE`] is an error.
+fn read_lines(file: &Path) -> io::Result<Vec<u8>> {
+    let mut file = io::BufReader::new(fs::File::open(file)?);
+    let mut bytes = Vec::new();
+    loop {
+        match file.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes)? {
+            0 => return Ok(bytes),
+            read if read as u64 == LONGEST_LINE && bytes.last() != Some(&b'\n') => {
+                let why = "a line is longer than 16 MiB, so these are no records";
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Whether a process is adding records to this file: for as long as it does so, it holds a lock on the file.
@@ -183,7 +203,7 @@ pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
 /// The file cannot be read, there is no such line, or it is not a record that this program can read.
 pub fn read_line(path: &Path, line: usize) -> Result<Record, ReadError> {
     let file = results_file(path);
-    let bytes = fs::read(&file).map_err(|cause| ReadError::Io {
+    let bytes = read_lines(&file).map_err(|cause| ReadError::Io {
         path: file.clone(),
         cause,
         hint: String::new(),

@@ -230,3 +230,14 @@ fn a_line_that_is_not_a_record_is_named_with_its_file() {
         assert!(error.contains(wanted), "{error}");
     }
 }
+
+#[test]
+fn a_device_without_end_is_no_file_of_records() {
+    for error in
+        [read_records(Path::new("/dev/zero")).err(), read_line(Path::new("/dev/zero"), 1).err()]
+    {
+        let error = error.expect("no records").to_string();
+        assert!(error.contains("/dev/zero") && error.contains("longer than 16 MiB"), "{error}");
+    }
+    assert!(read_records(Path::new("/dev/null")).expect("an empty file").records.is_empty());
+}

@@ -16,6 +16,7 @@ use crate::steps::{self, Shapes};
 use crate::studies::{self, Study};
 use crate::units::count;
 pub use brief::{Told, brief};
+use crossway_records::shell;
 use crossway_records::stats::interval_name;
 use left_out::left_out;
 pub use markdown::markdown;
@@ -104,7 +105,7 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
         let text = format!(
             "{} left out here; `crossway report {} --json` has all figures.",
             count(more, "further setting is", "further settings are"),
-            run.directory().display()
+            shell::word(run.directory())
         );
         let _ = writeln!(out, "\n{}", wrap(&text));
     }

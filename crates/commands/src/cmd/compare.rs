@@ -14,6 +14,7 @@ use crossway_records::compare::{
 };
 use crossway_records::record::Record;
 use crossway_records::records_io::{ENVIRONMENT, read_beside, read_records};
+use crossway_records::shell;
 use crossway_records::sorting::SortSmall;
 use serde::Serialize;
 
@@ -178,12 +179,12 @@ impl Run for Compare {
         ensure!(
             !a.is_empty(),
             "no record of A is selected; check --a against the inputs that `crossway export {}` lists",
-            self.a.display()
+            shell::word(&self.a)
         );
         ensure!(
             !b.is_empty(),
             "no record of B is selected; check --b against the inputs that `crossway export {}` lists",
-            b_path.as_ref().unwrap_or(&self.a).display()
+            shell::word(b_path.as_ref().unwrap_or(&self.a))
         );
         // An input that both filters name with different values is the one under comparison.
         let differing: Vec<&str> = filter_a

@@ -16,7 +16,7 @@ use crossway_lab::run::{self, Asker, Folder, Options, RunError, Summary};
 use crossway_lab::shutdown;
 use crossway_records::record::Status;
 use crossway_records::records_io::read_records;
-use crossway_records::runs;
+use crossway_records::{runs, shell};
 
 use super::Run;
 use super::aside;
@@ -158,10 +158,10 @@ impl Run for Measure {
 /// Runs a plan, then prints the outcome: the report, or JSON. Returns the exit code.
 pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<ExitCode> {
     let (json, allow_unclear, resumed) = (job.json, job.allow_unclear, job.resume.is_some());
-    let hosts = match job.hosts.as_deref().map(shlex::try_quote).transpose()? {
-        Some(hosts) => format!(" --hosts {hosts}"),
-        None => String::new(),
-    };
+    let hosts = job
+        .hosts
+        .as_deref()
+        .map_or_else(String::new, |hosts| format!(" --hosts {}", shell::word(hosts)));
     let summary = match measure(plan, job, ui) {
         Err(error) if matches!(error.downcast_ref(), Some(RunError::Interrupted)) => {
             eprintln!("{error}");
@@ -222,7 +222,7 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
         ui.print_wrapped(0, &counts);
     }
     if summary.interrupted {
-        let dir = summary.dir.display();
+        let dir = shell::word(&summary.dir);
         eprintln!("interrupted; continue with: crossway measure --resume {dir}{hosts}");
         return Ok(ExitCode::from(ui::EXIT_INTERRUPTED));
     }
@@ -261,13 +261,13 @@ impl Measure {
     /// command line names them.
     fn check_hosts(&self, dir: &Path, recorded: Option<&str>) -> anyhow::Result<()> {
         let (run, given) = (dir.display().to_string(), self.hosts.as_deref());
-        let command = format!("crossway measure --resume {}", shlex::try_quote(&run)?);
+        let command = format!("crossway measure --resume {}", shell::word(dir));
         args::hosts_again(&run, recorded, given, &command)?;
         match (recorded, given) {
             (None, Some(_)) => bail!("{run} was not measured between hosts: omit --hosts"),
             (Some(recorded), Some(given)) if recorded != given => bail!(
                 "{run} was measured between other hosts; continue it with: {command} --hosts {}",
-                shlex::try_quote(recorded)?
+                shell::word(recorded)
             ),
             _ => Ok(()),
         }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use crossway_records::records_io::RESULTS;
+use crossway_records::shell;
 use crossway_report::bundle::{self, Identity, Replaced};
 use crossway_report::terminal::{self, Told};
 use crossway_report::units::count;
@@ -81,7 +82,7 @@ impl Run for Report {
             let remedy = match self.just_measured {
                 true => format!(
                     "the records are complete; write the page elsewhere: crossway report {} -o FILE",
-                    dir.display()
+                    shell::word(&dir)
                 ),
                 false => ANOTHER_FILE.to_owned(),
             };

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use crossway_lab::plan::Plan;
 use crossway_records::record::Record;
 use crossway_records::records_io::ReadError;
-use crossway_records::{records_io, runs};
+use crossway_records::{records_io, runs, shell};
 
 use super::Run;
 use super::measure::{self, Job};
@@ -39,7 +39,7 @@ impl Run for Rerun {
         let record = find(&self.record)?;
         let spec = record.inputs.testbed_spec.as_ref();
         let recorded = spec.map(|spec| spec.hosts.join(",")).filter(|hosts| !hosts.is_empty());
-        let command = format!("crossway rerun {}", shlex::try_quote(&self.record)?);
+        let command = format!("crossway rerun {}", shell::word(&self.record));
         args::hosts_again(&self.record, recorded.as_deref(), self.hosts.as_deref(), &command)?;
         let mut plan = Plan::repeating(&record)?;
         if let Some(hosts) = &self.hosts {
@@ -68,7 +68,10 @@ pub(super) fn find(words: &str) -> anyhow::Result<Record> {
     if let Ok(line) = which.parse::<usize>() {
         return records_io::read_line(path, line).map_err(|error| match error {
             ReadError::Bad { .. } => {
-                anyhow!("{error}; name another line, or a case: `crossway export {run}` lists them")
+                anyhow!(
+                    "{error}; name another line, or a case: `crossway export {}` lists them",
+                    shell::word(run)
+                )
             }
             error => error.into(),
         });
@@ -79,6 +82,9 @@ pub(super) fn find(words: &str) -> anyhow::Result<Record> {
         .into_iter()
         .find(|r| r.case == which || format!("{}/{}", r.group, r.case) == which);
     found.with_context(|| {
-        format!("{run} has no case '{which}'; `crossway export {run}` lists its cases")
+        format!(
+            "{run} has no case '{which}'; `crossway export {}` lists its cases",
+            shell::word(run)
+        )
     })
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use crossway_observe::recording::{Recording, RecordingError};
 use crossway_records::inputs::{Inputs, ReplayShape, Wait, Workload};
+use crossway_records::shell;
 use crossway_sys::Obstacle;
 
 pub use calls::{AWAKE, first_directions};
@@ -85,7 +86,8 @@ pub enum ReplayError {
     Recording(#[from] RecordingError),
     /// The recording has no such channel.
     #[error(
-        "{file} has no channel {channel}; it has {channels}: crossway observe --recording {file} lists them"
+        "{file} has no channel {channel}; it has {channels}: crossway observe --recording {} lists them",
+        shell::word(file)
     )]
     NoChannel {
         /// The recording.

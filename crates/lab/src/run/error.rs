@@ -8,6 +8,7 @@ use crossway_sys::error::Explained;
 use crate::plan::PlanError;
 use crate::registers::RegistersLost;
 use crossway_records::records_io::ReadError;
+use crossway_records::shell;
 
 /// For whom a run measures: decides what the user can do if its folder cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,9 @@ impl Asker {
     /// What to do once the cause has been removed.
     fn next_step(self, dir: &Path) -> String {
         match self {
-            Asker::Measure => format!("continue with: crossway measure --resume {}", dir.display()),
+            Asker::Measure => {
+                format!("continue with: crossway measure --resume {}", shell::word(dir))
+            }
             Asker::Advise => {
                 "ask the same question again, or choose another folder with --records".to_owned()
             }
@@ -62,7 +65,7 @@ pub enum RunError {
         why: String,
     },
     /// Another process is measuring this run.
-    #[error("{}: this run is being measured by another process; wait until it has ended or stop it, then continue with: crossway measure --resume {}", dir.display(), dir.display())]
+    #[error("{}: this run is being measured by another process; wait until it has ended or stop it, then continue with: crossway measure --resume {}", dir.display(), shell::word(dir))]
     Busy {
         /// The folder.
         dir: PathBuf,
@@ -79,7 +82,7 @@ pub enum RunError {
     /// The cases are no longer those that the run's records come from.
     #[error("{}: cannot continue this run: {why}, so its plan.toml or the declared contenders have been changed; \
              restore them, or measure the plan as a new run: crossway measure {}", dir.display(),
-             dir.join(super::PLAN).display())]
+             shell::word(dir.join(super::PLAN)))]
     OtherPlan {
         /// The folder.
         dir: PathBuf,

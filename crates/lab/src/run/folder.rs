@@ -90,12 +90,15 @@ impl Folder {
             let why = format!("its {RESULTS} is a symbolic link");
             return Err(RunError::NoRun { dir: dir.to_owned(), why });
         }
-        let mut results = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(&path)
-            .map_err(|e| OsError::new("open", path.display(), e))?;
+        let mut results =
+            OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(
+                |cause| RunError::Unwritten {
+                    path: path.clone(),
+                    dir: dir.to_owned(),
+                    asker: Asker::Measure,
+                    cause,
+                },
+            )?;
         lock(&results, dir)?;
         let mut bytes = Vec::new();
         results

@@ -15,6 +15,7 @@ use crate::summary::{Summary, without_numbers};
 use crate::units::{Quantity, count};
 use crate::verdict::compared;
 use crossway_records::record::Status;
+use crossway_records::shell;
 use crossway_records::sorting::SortSmall;
 
 /// Maximum number of lines of each list.
@@ -79,7 +80,7 @@ pub fn brief(run: &Run, colours: bool, width: u16, told: Told) -> String {
     }
     more.push("all sizes and percentiles".to_owned());
     let more = more.join(", ");
-    let text = format!("For {more}: `crossway report {} --terminal`", run.directory().display());
+    let text = format!("For {more}: `crossway report {} --terminal`", shell::word(run.directory()));
     let _ = writeln!(out, "\n{}", wrap(&text, width));
     out
 }

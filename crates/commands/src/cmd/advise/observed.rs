@@ -16,6 +16,7 @@ use crossway_lab::shutdown;
 use crossway_lab::similar::did_you_mean;
 use crossway_observe::recording::{Kinship, Recording};
 use crossway_records::records_io::read_records;
+use crossway_records::shell;
 use crossway_records::stats::Interval;
 use crossway_report::units::Quantity;
 use crossway_run::wishes::LONGEST_LOOK;
@@ -114,8 +115,9 @@ impl Options {
         let chosen = match self.channel {
             Some(channel) => flows.iter().position(|f| f.channels.contains(&channel)).with_context(|| {
                 format!(
-                    "{named} has no channel {channel} that carried a message; `crossway observe --recording {named}` \
-                     lists its channels"
+                    "{named} has no channel {channel} that carried a message; `crossway observe --recording {}` lists \
+                     its channels",
+                    shell::word(file)
                 )
             })?,
             None if flows.is_empty() => {

@@ -13,6 +13,7 @@ use crossway_observe::recording::{
     Direction, DirectionSummary, Head, Method, Recorder, Recording, Spread, Summary, Totals,
     write_csv,
 };
+use crossway_records::shell;
 use crossway_report::observed;
 use crossway_report::units::Quantity;
 use crossway_sys::kernel;
@@ -89,7 +90,7 @@ pub(super) fn tell(ui: &Ui, into: &Path, totals: &Totals) {
         "{events} events in {} in {}; `crossway observe --recording {}` summarises them",
         Quantity::Duration.show(*span_ns as f64),
         into.display(),
-        into.display()
+        shell::word(into)
     );
     if let Some(lost) = lost.sentence() {
         ui.note(&lost);
