@@ -115,7 +115,10 @@ fn explained(error: clap::Error) -> clap::Error {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    crossway_sys::start::settle();
+    if let Err(error) = crossway_sys::start::settle() {
+        eprintln!("crossway: {error}");
+        return ExitCode::from(ui::EXIT_UNUSABLE);
+    }
     ui::report_what_the_library_panics_at();
     // If a shell started this program to complete a command line, answer it and exit.
     clap_complete::CompleteEnv::with_factory(command).var(COMPLETE).complete();

@@ -178,10 +178,7 @@ pub(crate) fn report_what_the_library_panics_at() {
     std::panic::set_hook(Box::new(move |info| {
         let said = info.payload().downcast_ref::<String>();
         if said.is_some_and(|said| said.starts_with("failed to spawn thread: ")) {
-            eprintln!(
-                "crossway: cannot start a thread: a limit is reached; raise that of this user's processes and threads \
-                 (`ulimit -u`, or pids.max of the container or service) or, if there is one, that of memory (`ulimit -v`)"
-            );
+            eprintln!("crossway: cannot start a thread: {}", crossway_sys::error::RAISE_PROCESSES);
             std::process::exit(EXIT_UNUSABLE.into());
         }
         let Some(why) = said.and_then(|m| m.strip_prefix("failed printing to stdout: ")) else {

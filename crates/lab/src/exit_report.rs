@@ -3,6 +3,9 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use crossway_sys::{proc, procfs};
+use signal_hook::consts::{SIGKILL, SIGXCPU};
+
 /// How many characters of a process's standard error are quoted.
 const QUOTED: usize = 400;
 
@@ -10,7 +13,7 @@ const QUOTED: usize = 400;
 pub(crate) fn exit_report(status: std::io::Result<ExitStatus>, wrote: &str) -> String {
     let how = match status {
         Ok(status) => match (status.signal(), status.code()) {
-            (Some(signal), _) => format!("was killed by signal {signal}"),
+            (Some(signal), _) => format!("was killed by signal {signal}{}", limit_behind(signal)),
             (None, Some(code)) => format!("ended with code {code}"),
             (None, None) => "ended".to_owned(),
         },
@@ -23,4 +26,23 @@ pub(crate) fn exit_report(status: std::io::Result<ExitStatus>, wrote: &str) -> S
     let from = text.char_indices().rev().take(QUOTED).last().map_or(0, |(at, _)| at);
     let words: Vec<&str> = text[from..].split_whitespace().collect();
     format!("{how} (output: {})", words.join(" "))
+}
+
+/// The limit by which the system may have ended the process, and what helps; empty if there is none.
+fn limit_behind(signal: i32) -> String {
+    let may_be_limit = [SIGXCPU, SIGKILL].contains(&signal);
+    if let Some(limit) = proc::cpu_time_limit().filter(|_| may_be_limit) {
+        return format!(
+            ": the limit of CPU time (RLIMIT_CPU) is {} s; raise it: ulimit -t unlimited",
+            limit.as_secs()
+        );
+    }
+    match procfs::cgroup_memory_kills().filter(|_| signal == SIGKILL) {
+        Some((group, kills)) => format!(
+            ": the kernel has ended {kills} processes of the cgroup {} for lack of memory; raise memory.max of the \
+             cgroup, or `docker run --memory`",
+            group.display()
+        ),
+        None => String::new(),
+    }
 }

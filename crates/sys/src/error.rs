@@ -33,6 +33,10 @@ impl OsError {
     }
 }
 
+/// What helps if neither a process nor a thread can be started, because a limit is reached.
+pub const RAISE_PROCESSES: &str = "a limit is reached; raise that of this user's processes and threads (`ulimit -u`, or pids.max of the \
+     container or service) or, if there is one, that of memory (`ulimit -v`, `ulimit -d`)";
+
 /// Shows an I/O error; if a limit of this process caused it, names the limit.
 #[derive(Debug)]
 pub struct Explained<'a>(pub &'a io::Error);
@@ -57,7 +61,12 @@ impl fmt::Display for OsError {
         let space = if self.object.is_empty() { "" } else { " " };
         write!(f, "{}{space}{}: ", self.call, self.object)?;
         // Its EMFILE is also that of RLIMIT_MSGQUEUE.
-        if self.call == "mq_open" { self.source.fmt(f) } else { Explained(&self.source).fmt(f) }
+        if self.call == "mq_open" { self.source.fmt(f) } else { Explained(&self.source).fmt(f) }?;
+        let is_start = self.call == "start" || self.call.starts_with("start ");
+        match self.errno() {
+            libc::EAGAIN if is_start => write!(f, ": {RAISE_PROCESSES}"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -76,6 +85,13 @@ pub(crate) fn last_errno() -> rustix::io::Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_cannot_be_started_names_the_limit() {
+        let of = |call| OsError::new(call, "it", Errno::AGAIN).to_string();
+        assert!(of("start role").contains("ulimit -u") && of("start").contains("pids.max"));
+        assert!(!of("read").contains("ulimit"));
+    }
 
     #[test]
     fn a_limit_of_this_process_is_named() {

@@ -296,6 +296,12 @@ fn raise_limit(resource: Resource) -> u64 {
     getrlimit(resource).current.unwrap_or(u64::MAX)
 }
 
+/// The CPU time after which the system ends each process that inherits this process's limits (RLIMIT_CPU); `None`:
+/// unlimited.
+pub fn cpu_time_limit() -> Option<std::time::Duration> {
+    getrlimit(Resource::Cpu).current.map(std::time::Duration::from_secs)
+}
+
 /// The limit of the bytes in POSIX message queues of this user (RLIMIT_MSGQUEUE), and the maximum to which it can be
 /// raised without privilege; `u64::MAX` means unlimited.
 pub fn message_queue_limits() -> (u64, u64) {

@@ -301,6 +301,21 @@ pub fn cgroup_throttling() -> Vec<Throttling> {
     cgroup_dirs(&own, &mounts).into_iter().filter_map(of).collect()
 }
 
+/// The cgroup of this process of which the kernel has ended the most processes for lack of memory, and their number
+/// since the cgroup was created; `None` if there are none.
+pub fn cgroup_memory_kills() -> Option<(PathBuf, u64)> {
+    let (own, mounts) = own_cgroups();
+    let of = |dir: PathBuf| {
+        // Version 2, then version 1.
+        let files = ["memory.events.local", "memory.oom_control"];
+        let text = files.iter().find_map(|file| fs::read_to_string(dir.join(file)).ok())?;
+        let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "))?;
+        let kills: u64 = line.trim().parse().ok()?;
+        (kills > 0).then_some((dir, kills))
+    };
+    cgroup_dirs(&own, &mounts).into_iter().filter_map(of).max_by_key(|(_, kills)| *kills)
+}
+
 /// The texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
 fn own_cgroups() -> (String, String) {
     let read = |file| fs::read_to_string(file).unwrap_or_default();

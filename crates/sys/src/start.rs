@@ -1,5 +1,5 @@
 //! What a process inherits from the one that started it, and what could make it misbehave: ignored signals, the mask of
-//! blocked signals, the umask, the timer slack. Set once, at the start of the program, whatever it is asked to do.
+//! blocked signals, the umask, the timer slack, the stack. Set once, at the start of the program, whatever it is asked to do.
 //! (The standard library has opened the descriptors 0 to 2 on `/dev/null` by then, where they were closed.)
 
 use std::num::NonZeroU64;
@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock;
+use crate::error::OsError;
 
 /// The kernel's default of the timer slack, nanoseconds.
 const SLACK_NS: NonZeroU64 = NonZeroU64::new(50_000).unwrap();
@@ -20,7 +21,13 @@ struct Inherited {
     ignored: [bool; SIGNALS],
     blocked: libc::sigset_t,
     umask: libc::mode_t,
+    stack: libc::rlimit,
 }
+
+/// Less stack than this is enlarged to the usual 8 MiB, bytes. The first thread may use a raised limit at once.
+const STACK: libc::rlim_t = 1 << 20;
+/// With less than this, the program would end by a signal while it reads its arguments, bytes.
+const STACK_AT_LEAST: libc::rlim_t = 256 << 10;
 
 /// Signals up to SIGSYS, whose numbers are the same everywhere; the C library keeps some of those above for itself.
 const SIGNALS: usize = 31;
@@ -62,6 +69,10 @@ pub fn pass_on(command: &mut Command) {
             }
             libc::sigprocmask(libc::SIG_SETMASK, &inherited.blocked, std::ptr::null_mut());
             libc::umask(inherited.umask);
+            // Changed only if it was small.
+            if inherited.stack.rlim_cur < STACK {
+                libc::setrlimit(libc::RLIMIT_STACK, &inherited.stack);
+            }
         }
         Ok(())
     };
@@ -78,9 +89,13 @@ pub fn pass_on(command: &mut Command) {
 /// - The timer slack is the default; a larger one makes every sleep in a measurement longer.
 /// - Pipes and terminals that are its standard streams block: output that their reader has not
 ///   taken yet is no error.
+/// - A small stack is enlarged as far as that is allowed.
 ///
 /// To be called before the process starts threads.
-pub fn settle() {
+///
+/// # Errors
+/// The stack is too small and may not be enlarged (RLIMIT_STACK).
+pub fn settle() -> Result<(), OsError> {
     extern "C" fn nothing(_: libc::c_int) {}
     let ignored = std::array::from_fn(|at| match at as libc::c_int + 1 {
         libc::SIGPIPE => PIPE_IGNORED.load(Ordering::Relaxed),
@@ -102,11 +117,44 @@ pub fn settle() {
         libc::sigprocmask(libc::SIG_SETMASK, &none, &mut blocked);
         let umask = libc::umask(0o022);
         libc::umask(umask & 0o077 | 0o002);
-        let _ = INHERITED.set(Inherited { ignored, blocked, umask });
+        let stack = enlarge_stack();
+        let _ = INHERITED.set(Inherited { ignored, blocked, umask, stack });
     }
     // Refused by some sandboxes; then the slack is as inherited.
     let _ = clock::set_timer_slack_ns(SLACK_NS);
     (0..=2).for_each(block_in);
+    let stack = stack_limit();
+    if stack.rlim_cur < STACK_AT_LEAST {
+        let object = format!(
+            "the limit of the stack (RLIMIT_STACK, {} KiB; raise it: ulimit -s 8192)",
+            stack.rlim_max >> 10
+        );
+        return Err(OsError::new("raise", object, std::io::Error::from_raw_os_error(libc::EPERM)));
+    }
+    Ok(())
+}
+
+fn stack_limit() -> libc::rlimit {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: writes the limit only; if it fails, none is known.
+    unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) };
+    limit
+}
+
+/// Raises a small limit of the stack, the hard one, too, if that is allowed; returns the limit as it was.
+fn enlarge_stack() -> libc::rlimit {
+    let was = stack_limit();
+    if was.rlim_cur < STACK {
+        let usual = STACK << 3;
+        let hard = libc::rlimit { rlim_cur: usual, rlim_max: was.rlim_max.max(usual) };
+        let soft = libc::rlimit { rlim_cur: usual.min(was.rlim_max), rlim_max: was.rlim_max };
+        // SAFETY: both only read the limit.
+        let _ = unsafe {
+            libc::setrlimit(libc::RLIMIT_STACK, &hard) == 0
+                || libc::setrlimit(libc::RLIMIT_STACK, &soft) == 0
+        };
+    }
+    was
 }
 
 /// Opens a standard stream again if another program has made it non-blocking. The flag itself is

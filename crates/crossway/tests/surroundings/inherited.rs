@@ -106,11 +106,15 @@ fn too_few_threads_or_descriptors_are_one_error_soon() {
         let ran = bare(&through, args, &dir).output().unwrap();
         (ran.status.code(), text(&ran))
     };
-    for args in [&["list"][..], &["doctor"]] {
+    for args in [&["list"][..], &["doctor"], &["measure", "quick", "-f", "fifo"]] {
         let (code, said) = limited("ulimit -u 0", args);
         assert_eq!(code, Some(2), "{args:?}: {said}");
         assert!(said.contains("ulimit -u") && !said.contains("panicked"), "{args:?}: {said}");
     }
+    let (code, said) = limited("ulimit -s 64", &["list"]);
+    assert!(code == Some(2) && said.contains("ulimit -s 8192"), "{said}");
+    let (code, said) = limited("ulimit -S -s 64", &["--version"]);
+    assert_eq!(code, Some(0), "a limit that may be raised: {said}");
     let begin = std::time::Instant::now();
     let (code, said) = limited("ulimit -n 24", &["list"]);
     assert!(code.is_some() && !said.contains("panicked"), "{said}");

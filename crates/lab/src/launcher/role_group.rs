@@ -221,8 +221,9 @@ impl<'a> RoleGroup<'a> {
             if ready.is_empty() {
                 let names: Vec<_> = waiting.iter().map(|&i| self.name(roles[i])).collect();
                 return Err(LaunchError::Role(format!(
-                    "{} did not answer within {limit:?} while {}",
+                    "{} did not answer within {:.1} s while {}",
                     names.join(" and "),
+                    limit.as_secs_f64(),
                     self.phase
                 )));
             }
