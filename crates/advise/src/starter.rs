@@ -296,7 +296,8 @@ pub fn write(
     };
     let both = match kind.has("sysv") {
         true => {
-            " If both ends are killed within 2 s, the two queues between them stay: `ipcs -q` lists them."
+            " If both ends are killed within 2 s, the two queues between them stay until the next server removes them; `ipcs -q` \
+             lists them."
         }
         false => "",
     };

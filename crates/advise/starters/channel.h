@@ -756,8 +756,12 @@ static void channel_remove(void)
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
+/* Letters of other kinds are in the server's queue only: KEPT and above, each with the server's process and the two
+   queues of a client. If both ends are killed, nothing else tells the next server which queues to remove. */
+enum { MESSAGE = 1, KEPT = 2 };
+
 struct letter {
-    long kind; /* Always 1. */
+    long kind;
     char bytes[LARGEST];
 };
 
@@ -838,7 +842,7 @@ static ssize_t take_letter(int queue, struct letter *letter)
 /* Sends a message. A full queue makes the sender wait. */
 static int send_message(struct channel *c, const void *message, uint32_t length)
 {
-    struct letter letter = {.kind = 1};
+    struct letter letter = {.kind = MESSAGE};
     if (length > LARGEST) {
         errno = EMSGSIZE;
         return -1;
@@ -881,6 +885,20 @@ static int channel_listen(const char *address)
         errno = EEXIST;
         return -1;
     }
+    /* The queues of servers that were killed. A client that still runs is told, and connects again. */
+    for (msgqnum_t left = found.msg_qnum; left > 0; left--) {
+        struct letter letter;
+        int32_t kept[3];
+        if (msgrcv(listener, &letter, LARGEST, MESSAGE, MSG_EXCEPT | IPC_NOWAIT) != sizeof kept)
+            break;
+        memcpy(kept, letter.bytes, sizeof kept);
+        if (kill(kept[0], 0) && errno == ESRCH) {
+            msgctl(kept[1], IPC_RMID, NULL);
+            msgctl(kept[2], IPC_RMID, NULL);
+        } else {
+            msgsnd(listener, &letter, sizeof kept, IPC_NOWAIT);
+        }
+    }
     return 0;
 }
 
@@ -890,7 +908,7 @@ static int channel_accept(struct channel *c)
     for (;;) {
         struct letter letter;
         int32_t greeting[3], self = getpid();
-        if (msgrcv(listener, &letter, LARGEST, 0, 0) != sizeof greeting) {
+        if (msgrcv(listener, &letter, LARGEST, MESSAGE, 0) != sizeof greeting) {
             if (errno == EIDRM || errno == EINVAL)
                 return -1;
             continue;
@@ -901,6 +919,10 @@ static int channel_accept(struct channel *c)
         if (c->peer > 0 && put_letter(c->out, &letter, sizeof self) == 0) {
             own(0, c->in);
             own(0, c->out);
+            int32_t kept[3] = {self, c->in, c->out};
+            letter.kind = (long)KEPT + c->in;
+            memcpy(letter.bytes, kept, sizeof kept);
+            msgsnd(listener, &letter, sizeof kept, IPC_NOWAIT);
             return 0;
         } /* Otherwise, the client has gone meanwhile. */
     }
@@ -908,6 +930,9 @@ static int channel_accept(struct channel *c)
 
 static void channel_close(struct channel *c)
 {
+    struct letter letter;
+    if (listener >= 0)
+        msgrcv(listener, &letter, LARGEST, (long)KEPT + c->in, IPC_NOWAIT);
     msgctl(c->in, IPC_RMID, NULL);
     msgctl(c->out, IPC_RMID, NULL);
     own(c->in, 0);
@@ -920,7 +945,7 @@ static int channel_connect(struct channel *c, const char *address)
     if (server < 0)
         return -1;
     *c = (struct channel){.in = msgget(IPC_PRIVATE, 0600), .out = msgget(IPC_PRIVATE, 0600)};
-    struct letter letter = {.kind = 1};
+    struct letter letter = {.kind = MESSAGE};
     int32_t greeting[3] = {getpid(), c->out, c->in};
     memcpy(letter.bytes, greeting, sizeof greeting);
     if (c->in >= 0 && c->out >= 0 && msgsnd(server, &letter, sizeof greeting, IPC_NOWAIT) == 0 &&

@@ -289,6 +289,38 @@ fn programs_survive_the_death_of_either_end() {
     });
 }
 
+/// The queues of System V that these processes sent to last.
+fn queues_of(pids: [u32; 2]) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string("/proc/sysvipc/msg").ok()?;
+    let of = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        // Key, number, mode, bytes, messages, the last sender.
+        let sender: u32 = fields.get(5)?.parse().ok()?;
+        (fields[0] == "0" && pids.contains(&sender)).then(|| fields[1].to_owned())
+    };
+    Some(text.lines().filter_map(of).collect())
+}
+
+#[test]
+fn queues_of_killed_programs_are_removed_by_the_next_server() {
+    let c: Languages = "c".parse().expect("a language");
+    let pair = Pair::of("sysv-mq", c, Pattern::RequestReply);
+    let (first, mut asking) = (pair.serve(), pair.ask("1000000000"));
+    asking.until("answered 1\n");
+    let pids = [first.child.id(), asking.child.id()];
+    first.kill();
+    asking.kill();
+    match queues_of(pids) {
+        None => eprintln!("SKIP: this kernel has no /proc/sysvipc/msg; mount /proc to see queues"),
+        Some(left) => assert_eq!(left.len(), 2, "one for each direction: {left:?}"),
+    }
+    let mut next = pair.serve();
+    assert_eq!(queues_of(pids).unwrap_or_default(), Vec::<String>::new());
+    pair.ask("10").until("done 10, reconnected 0\n");
+    signal(next.child.id(), "-TERM");
+    next.child.wait().expect("ended");
+}
+
 #[test]
 fn subscribers_do_not_wait_for_one_another() {
     build_libraries();
