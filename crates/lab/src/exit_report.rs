@@ -33,14 +33,14 @@ fn limit_behind(signal: i32) -> String {
     let may_be_limit = [SIGXCPU, SIGKILL].contains(&signal);
     if let Some(limit) = proc::cpu_time_limit().filter(|_| may_be_limit) {
         return format!(
-            ": the limit of CPU time (RLIMIT_CPU) is {} s; raise it: ulimit -t unlimited",
+            " (RLIMIT_CPU, the limit of CPU time, is {} s; raise it: ulimit -t unlimited)",
             limit.as_secs()
         );
     }
     match procfs::cgroup_memory_kills().filter(|_| signal == SIGKILL) {
         Some((group, kills)) => format!(
-            ": the kernel has ended {kills} processes of the cgroup {} for lack of memory; raise memory.max of the \
-             cgroup, or `docker run --memory`",
+            " (the kernel has ended {kills} processes of the cgroup {} for lack of memory; raise its memory.max, or \
+             `docker run --memory`)",
             group.display()
         ),
         None => String::new(),

@@ -126,10 +126,14 @@ pub fn settle() -> Result<(), OsError> {
     let stack = stack_limit();
     if stack.rlim_cur < STACK_AT_LEAST {
         let object = format!(
-            "the limit of the stack (RLIMIT_STACK, {} KiB; raise it: ulimit -s 8192)",
+            "RLIMIT_STACK, the limit of the stack, {} KiB; raise it: ulimit -s 8192",
             stack.rlim_max >> 10
         );
-        return Err(OsError::new("raise", object, std::io::Error::from_raw_os_error(libc::EPERM)));
+        return Err(OsError::new(
+            "setrlimit",
+            object,
+            std::io::Error::from_raw_os_error(libc::EPERM),
+        ));
     }
     Ok(())
 }

@@ -106,7 +106,11 @@ fn an_end_that_used_up_its_cpu_time_names_the_limit() {
         return;
     };
     let why = failed.reason.as_deref().unwrap_or_default();
-    assert!(why.contains("(RLIMIT_CPU) is 2 s; raise it: ulimit -t"), "{why}\n{}", text(&ran));
+    assert!(
+        why.contains("RLIMIT_CPU, the limit of CPU time, is 2 s; raise it: ulimit -t"),
+        "{why}\n{}",
+        text(&ran)
+    );
 }
 
 #[test]

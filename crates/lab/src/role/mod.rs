@@ -16,6 +16,8 @@ pub(crate) use error::RoleError;
 
 /// The entry point of the hidden subcommand: executes orders from standard input, up to the order to close.
 pub fn main() -> ExitCode {
+    // The controller, which writes the records, goes on.
+    proc::end_first_without_memory();
     let Ok(mut wire) = own_wire() else { return ExitCode::from(2) };
     match serve(&mut wire) {
         Ok(()) => ExitCode::SUCCESS,
