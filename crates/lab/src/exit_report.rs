@@ -1,7 +1,9 @@
 //! Describes how a process ended, for error messages.
 
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::OnceLock;
 
 use crossway_sys::{proc, procfs};
 use signal_hook::consts::{SIGKILL, SIGXCPU};
@@ -28,6 +30,14 @@ pub(crate) fn exit_report(status: std::io::Result<ExitStatus>, wrote: &str) -> S
     format!("{how} (output: {})", words.join(" "))
 }
 
+/// Of which cgroup the kernel had ended how many processes for lack of memory before this program started any.
+static ENDED_BEFORE: OnceLock<Option<(PathBuf, u64)>> = OnceLock::new();
+
+/// To be called before a process is started whose end [`exit_report`] may have to explain.
+pub(crate) fn before_start() {
+    ENDED_BEFORE.get_or_init(procfs::cgroup_memory_kills);
+}
+
 /// The limit by which the system may have ended the process, and what helps; empty if there is none.
 fn limit_behind(signal: i32) -> String {
     let may_be_limit = [SIGXCPU, SIGKILL].contains(&signal);
@@ -37,12 +47,13 @@ fn limit_behind(signal: i32) -> String {
             limit.as_secs()
         );
     }
-    match procfs::cgroup_memory_kills().filter(|_| signal == SIGKILL) {
-        Some((group, kills)) => format!(
-            " (the kernel has ended {kills} processes of the cgroup {} for lack of memory; raise its memory.max, or \
-             `docker run --memory`)",
-            group.display()
+    let ended = ENDED_BEFORE.get().filter(|_| signal == SIGKILL);
+    match ended.map(|before| (before, procfs::cgroup_memory_kills())) {
+        Some((before, Some(now))) if before.as_ref() != Some(&now) => format!(
+            " (the kernel ended processes of the cgroup {} for lack of memory; raise its memory.max, or `docker run \
+             --memory`)",
+            now.0.display()
         ),
-        None => String::new(),
+        _ => String::new(),
     }
 }

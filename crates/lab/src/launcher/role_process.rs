@@ -10,7 +10,7 @@ use crossway_sys::{OsError, lease, proc};
 
 use super::{LaunchError, Launcher};
 use crate::control::Wire;
-use crate::exit_report::exit_report;
+use crate::exit_report::{self, exit_report};
 
 /// A running role.
 #[derive(Debug)]
@@ -44,6 +44,7 @@ impl RoleProcess {
             command.env(name, path);
         }
         proc::die_with_parent(&mut command);
+        exit_report::before_start();
         let child = command
             .spawn()
             .map_err(|e| OsError::new("start role", launcher.program.display(), e))?;
