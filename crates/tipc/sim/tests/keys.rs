@@ -277,28 +277,40 @@ fn repeated_frames_are_refused_also_after_the_sender_restarted() {
     }
 }
 
+/// Keys of each kind are replaced while frames are lost, repeated and overtaken, and paths are cut for up to a second, as
+/// long as plain links would stand.
 #[test]
 fn keys_change_under_load_without_losing_a_message() {
-    let switches = seeds::each("KEYS_SEEDS", 0..4, |seed| {
-        let keys = if seed % 2 == 0 { rekeyed as Keys } else { cluster };
+    let switches = seeds::each("KEYS_SEEDS", 0..6, |seed| {
+        let keys = [rekeyed as Keys, cluster, of_nodes][seed as usize % 3];
         let mut net = network(seed, keys);
-        net.conditions.delay_max = Duration::from_millis(5);
-        net.conditions.loss_per_mille = 20;
-        net.conditions.duplicate_per_mille = 20;
+        net.conditions.delay_max = Duration::from_millis(net.rng().random_range(1..30));
+        net.conditions.loss_per_mille = net.rng().random_range(0..60);
+        net.conditions.duplicate_per_mille = net.rng().random_range(0..60);
         // So long until the first key is in use for good.
         net.run(14 * SECOND);
         let mut traffic = Traffic::open(&mut net);
         for n in 0..3_u8 {
-            if seed % 2 == 1 {
-                // One node after another gets a new key of the cluster.
-                for host in ALL {
-                    net.with_keys(host, |ring, now| {
-                        let owner = KeyOwner::Cluster;
-                        ring.set_key(now, Some(id(host)), key(20 + n), owner).unwrap();
-                    });
-                    traffic.run(&mut net, SECOND);
-                }
+            // One node after another gets the new keys.
+            for host in ALL {
+                net.with_keys(host, |ring, now| match seed % 3 {
+                    0 => {}
+                    1 => ring.set_key(now, Some(id(host)), key(20 + n), KeyOwner::Cluster).unwrap(),
+                    _ => {
+                        for other in ALL {
+                            let new = key(20 + 10 * n + other.0 as u8);
+                            let owner = KeyOwner::Node(id(other));
+                            ring.set_key(now, Some(id(host)), new, owner).unwrap();
+                        }
+                    }
+                });
+                traffic.run(&mut net, SECOND);
             }
+            let end = (seed as usize + usize::from(n)) % 3;
+            net.conditions.dead_paths = vec![(0, ALL[end], ALL[(end + 1) % 3])];
+            let cut = Duration::from_millis(net.rng().random_range(0..1_000));
+            traffic.run(&mut net, cut);
+            net.conditions.dead_paths.clear();
             traffic.run(&mut net, 14 * SECOND);
         }
         net.conditions.loss_per_mille = 0;
