@@ -91,6 +91,12 @@ mod tests {
                 let refused = Err(WireError::Field("key length"));
                 assert_eq!(Frame::decode(&forged).map(drop), refused, "{wrong}");
             }
+            // A cipher's name without an end, of which a kernel printed what follows (2026).
+            for name in [[b'x'; NAME_LEN], *b"gcm(aes)gcm(aes)gcm(aes)gcm(aes)"] {
+                let mut forged = bytes.clone();
+                forged[40..40 + NAME_LEN].copy_from_slice(&name);
+                assert_eq!(Frame::decode(&forged).map(drop), Err(WireError::Field("cipher")));
+            }
             for at in [40, 48, 50] {
                 let mut forged = bytes.clone();
                 forged[at] ^= 1;

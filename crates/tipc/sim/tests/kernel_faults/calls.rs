@@ -1,6 +1,7 @@
 //! Faults that a call of a program or an operator causes.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use crossway_tipc_proto::addr::{
     BearerId, MediaAddr, NodeAddr, Port, Scope, ServiceRange, SocketAddr,
@@ -12,14 +13,24 @@ use crossway_tipc_proto::time::Nanos;
 use crossway_tipc_proto::wire::Frame;
 use crossway_tipc_sim::{HostId, Network};
 
-use crate::{A, Attack, B, C};
+use crate::{A, Attack, B, C, MTU, kind};
 
 fn open(attack: &mut Attack, host: HostId, kind: SocketKind) -> Port {
     attack.net.with(host, |node, _| node.open(kind)).unwrap().unwrap()
 }
 
-/// CVE-2022-0382: a datagram whose frames contained memory of the sender. Here every byte of a frame follows from the
-/// message: what is decoded is encoded to the same bytes, and nothing follows it.
+/// Checks that every byte of recorded frames follows from what they say: what is decoded is encoded to the same bytes,
+/// and nothing follows it. Returns the kinds of frames.
+fn contain_nothing_else(frames: &[Vec<u8>]) -> BTreeSet<(u8, u8)> {
+    for frame in frames {
+        let mut again = Vec::new();
+        Frame::decode(frame).unwrap().encode(&mut again);
+        assert_eq!(*frame, again);
+    }
+    frames.iter().map(|frame| kind(frame)).collect()
+}
+
+/// CVE-2022-0382: a datagram whose frames contained memory of the sender.
 #[test]
 fn frames_contain_only_what_was_sent() {
     let mut attack = Attack::new();
@@ -40,14 +51,26 @@ fn frames_contain_only_what_was_sent() {
             attack.net.run(Duration::from_millis(5));
             let frames = attack.net.record.take().unwrap();
             assert!(!frames.is_empty());
-            for frame in frames {
-                let mut again = Vec::new();
-                Frame::decode(&frame).unwrap().encode(&mut again);
-                assert_eq!(frame, again, "{dest:?}, {len} bytes");
-            }
+            contain_nothing_else(&frames);
         }
     }
     attack.check();
+}
+
+/// "Dont send random pad bytes in RESET/ACTIVATE messages" (2026): memory of the sender behind the device's name.
+#[test]
+fn links_are_made_by_frames_without_padding() {
+    let mut net = Network::new(3, 3, MTU, Duration::from_millis(500));
+    net.record = Some(Vec::new());
+    for host in [A, B, C] {
+        net.start(host, false);
+    }
+    net.run(Duration::from_secs(3));
+    let kinds = contain_nothing_else(&net.record.take().unwrap());
+    // STATE, RESET and ACTIVATE, and discovery.
+    for expected in [(7, 0), (7, 1), (7, 2), (13, 0), (13, 1)] {
+        assert!(kinds.contains(&expected), "{expected:?} in {kinds:?}");
+    }
 }
 
 /// CVE-2026-43411: a connect timeout of a few milliseconds, and a listener whose queue is full, so that the request is

@@ -358,6 +358,47 @@ fn inverted_ranges_are_not_stored_and_bindings_are_limited() {
     attack.check();
 }
 
+/// "fix duplicate publication key in tipc_service_insert_publ()" (2026): the key of a binding is its socket's own; another
+/// socket's binding of the same name may have the same key.
+#[test]
+fn bindings_of_two_sockets_with_one_key_are_two() {
+    let mut attack = Attack::new();
+    let known = |attack: &mut Attack| {
+        attack.net.with(A, |node, _| node.names().count_of(NodeAddr(0x1001))).unwrap()
+    };
+    let update = |attack: &mut Attack, withdrawal, port| {
+        let mut body = Vec::new();
+        let range = ServiceRange::single(7_000, 1);
+        NameItem { range, port: Port(port), key: 20_062_003 }.encode(&mut body);
+        attack.deliver(&encoded(|link, out| {
+            NameMessage {
+                withdrawal,
+                series: NameSeries::Legacy,
+                number: Seq(0),
+                owner: NodeAddr(0x1001),
+                dest: NodeAddr(0x1000),
+                bcast_ack_invalid: false,
+                body: &body,
+            }
+            .encode(link, out)
+        }));
+    };
+    let before = known(&mut attack);
+    for (withdrawal, port, left) in [
+        (false, 20_062_001, 1),
+        (false, 20_062_002, 2),
+        // Once more.
+        (false, 20_062_002, 2),
+        (true, 20_062_001, 1),
+        (true, 20_062_001, 1),
+        (true, 20_062_002, 0),
+    ] {
+        update(&mut attack, withdrawal, port);
+        assert_eq!(known(&mut attack), before + left, "withdrawal: {withdrawal}, port {port}");
+    }
+    attack.check();
+}
+
 /// CVE-2026-74282: an acknowledgement of more messages than a connection has sent.
 #[test]
 fn a_connection_outlives_acknowledgements_of_what_was_never_sent() {

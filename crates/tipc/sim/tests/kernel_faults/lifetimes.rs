@@ -19,7 +19,7 @@ fn bearer(host: HostId, plane: u8) -> BearerConfig {
     BearerConfig::new(&format!("sim{plane}"), media, 1_500)
 }
 
-/// CVE-2024-56642, CVE-2026-74255, CVE-2026-74609 and the fault of discovery of 2026: a bearer is disabled while its links
+/// CVE-2024-56642, CVE-2026-68323, CVE-2026-74255, CVE-2026-74609 and the fault of discovery of 2026: a bearer is disabled while its links
 /// carry, time out and are discovered.
 #[test]
 fn a_bearer_can_go_at_any_step_of_a_transfer() {
@@ -76,13 +76,14 @@ fn a_bearer_can_go_at_any_step_of_a_transfer() {
 /// serves them stops.
 #[test]
 fn subscribers_can_end_at_any_step() {
+    let mut remote = 0;
     for step in 0..60_u64 {
         let mut net = Network::new(step, 3, 1_500, Duration::from_millis(500));
         for host in [A, B, C] {
             net.start(host, false);
         }
         net.run(Duration::from_secs(2));
-        let dest = Address::Service { service: 1, instance: 1, domain: net.addr(A) };
+        let dest = Address::Service { service: 1, instance: 1, domain: net.addr(C) };
         let mut ports = Vec::new();
         for n in 0..6_u32 {
             let port = net.with(B, |node, now| {
@@ -95,6 +96,12 @@ fn subscribers_can_end_at_any_step() {
             net.run(until.since(net.now()));
         }
         net.run(Duration::from_millis(2));
+        remote += net
+            .with(B, |node, _| {
+                let reports = ports.iter().map(|port| node.socket_report(*port).unwrap().peer);
+                reports.filter(|peer| peer.is_some_and(|peer| peer.node.0 == 0x1002)).count()
+            })
+            .unwrap();
         for (n, port) in ports.iter().enumerate() {
             // A subscription to everything, a part of one, and one that is cancelled at once.
             let words = [7_000_u32, 0, u32::MAX, u32::MAX, if n % 3 == 2 { 4 } else { 1 }];
@@ -107,7 +114,7 @@ fn subscribers_can_end_at_any_step() {
             let until = net.now() + Duration::from_secs(1);
             net.step(until);
             if n % 7 == 3 {
-                net.with(A, |node, _| {
+                net.with(C, |node, _| {
                     let port = node.open(SocketKind::Rdm).unwrap();
                     let range = ServiceRange::single(7_000, n as u32);
                     let _ = node.bind(port, range, Scope::Cluster);
@@ -118,10 +125,10 @@ fn subscribers_can_end_at_any_step() {
             }
         }
         if step % 2 == 0 {
-            net.with(A, |node, now| node.stop(now));
+            net.with(C, |node, now| node.stop(now));
             net.run(Duration::from_secs(2));
             let ended =
-                net.with(B, |node, _| node.peers().all(|peer| peer.addr.0 != 0x1000 || !peer.up));
+                net.with(B, |node, _| node.peers().all(|peer| peer.addr.0 != 0x1002 || !peer.up));
             assert_eq!(ended, Some(true), "step {step}");
             continue;
         }
@@ -129,9 +136,99 @@ fn subscribers_can_end_at_any_step() {
             let _ = net.with(B, |node, now| node.close(now, port));
         }
         net.run(Duration::from_secs(1));
-        let fine = net.with(A, |node, _| node.peers().all(|peer| peer.up));
+        let fine = net.with(C, |node, _| node.peers().all(|peer| peer.up));
         assert_eq!(fine, Some(true), "step {step}");
     }
+    assert_eq!(remote, 60 * 6, "connections to the other node's service");
+}
+
+/// CVE-2026-99054 and CVE-2022-50555: the topology service stops while it accepts connections and serves others.
+#[test]
+fn the_topology_service_can_stop_at_any_step_of_a_connection() {
+    for step in 0..40_u64 {
+        let mut net = Network::new(step, 3, 1_500, Duration::from_millis(200));
+        for host in [A, B, C] {
+            net.start(host, false);
+        }
+        net.run(Duration::from_secs(2));
+        let dest = Address::Service { service: 1, instance: 1, domain: net.addr(C) };
+        let connect = |net: &mut Network, host| {
+            let port = net.with(host, |node, now| {
+                let port = node.open(SocketKind::Seqpacket).unwrap();
+                assert_eq!(node.connect(now, port, Some(dest), &[]), Err(SocketError::InProgress));
+                port
+            });
+            (host, port.unwrap())
+        };
+        let mut clients = vec![connect(&mut net, B)];
+        net.run(Duration::from_millis(2));
+        let words = [7_000_u32, 0, u32::MAX, u32::MAX, 1];
+        let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_be_bytes).collect();
+        bytes.resize(28, 0);
+        net.with(B, |node, now| node.send(now, clients[0].1, None, &bytes).unwrap());
+        clients.extend([A, B, A, B].map(|host| connect(&mut net, host)));
+        for _ in 0..step {
+            let until = net.now() + Duration::from_secs(1);
+            net.step(until);
+        }
+        // An event is on its way to the subscriber, too.
+        net.with(C, |node, now| {
+            let port = node.open(SocketKind::Rdm).unwrap();
+            node.bind(port, ServiceRange::single(7_000, 1), Scope::Cluster).unwrap();
+            node.stop(now);
+        });
+        net.run(Duration::from_secs(12));
+        for (host, port) in clients {
+            let last = net.with(host, |node, now| {
+                loop {
+                    match node.recv(now, port, 100) {
+                        Ok(message) if !message.payload.is_empty() => {}
+                        end => break end.map(|message| message.payload.len()),
+                    }
+                }
+            });
+            assert!(
+                !matches!(last, Some(Err(SocketError::WouldBlock))),
+                "step {step}: {host:?} waits"
+            );
+            net.with(host, |node, now| node.close(now, port).unwrap());
+        }
+        for (host, other) in [(A, B), (B, A)] {
+            let other = net.addr(other);
+            let up = net.with(host, |node, _| node.peers().any(|p| p.up && p.addr == other));
+            assert_eq!(up, Some(true), "step {step}: the honest link");
+        }
+    }
+}
+
+/// "fix NULL deref in tipc_named_node_up() on empty publication list" (2026): contact with a node that has nothing to say.
+#[test]
+fn nodes_without_bindings_come_up_and_publish_later() {
+    let mut net = Network::new(9, 3, 1_500, Duration::from_millis(500));
+    for host in [A, B, C] {
+        net.start(host, false);
+        // One binding that nobody else may see.
+        net.with(host, |node, _| {
+            let port = node.open(SocketKind::Rdm).unwrap();
+            node.bind(port, ServiceRange::single(7_000, host.0 as u32), Scope::Node).unwrap();
+        });
+    }
+    net.run(Duration::from_secs(3));
+    let known = |net: &mut Network, host, of| {
+        let of = net.addr(of);
+        net.with(host, |node, _| {
+            assert!(node.peers().all(|peer| peer.up));
+            node.names().count_of(of)
+        })
+        .unwrap()
+    };
+    let before = known(&mut net, B, A);
+    net.with(A, |node, _| {
+        let port = node.open(SocketKind::Rdm).unwrap();
+        node.bind(port, ServiceRange::single(7_001, 1), Scope::Cluster).unwrap();
+    });
+    net.run(Duration::from_secs(1));
+    assert_eq!(known(&mut net, B, A), before + 1);
 }
 
 /// CVE-2025-40280: the address trial ends, which starts the monitors anew, while bearers come and go; with more nodes than
