@@ -99,6 +99,7 @@ macro_rules! for_every_mechanism {
             uring_pipe::UringPipe,
             uring_uds::UringUds,
             uring_tcp::UringTcp,
+            uring_multishot::UringMultishot,
             uring_msg::UringMsg,
             shm_futex::ShmFutex,
             shm_futex::ShmHuge,

@@ -202,6 +202,12 @@ fn io_uring_makes_one_call_at_each_end() {
     }
 }
 
+/// A receiver that lags behind takes messages without a call; when its buffers were all full, it makes the request again.
+#[test]
+fn uring_multishot_makes_a_call_to_send_and_at_most_one_to_wait() {
+    makes_within("uring-multishot", [("io_uring_enter", 1.0, 2.0)]);
+}
+
 #[test]
 fn uring_msg_makes_a_call_to_post_and_at_most_one_to_wait() {
     let half = 1.0 / 32.0;

@@ -80,6 +80,7 @@ pub mod tipc_raw;
 pub mod topology;
 pub mod trust;
 pub mod uring;
+pub mod uring_buffers;
 pub mod uring_msg;
 pub mod usage;
 pub mod userfault;

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use crate::OsError;
 use crate::fallback::{Newer, does_without};
 use crate::kernel;
+use crate::pages::Pages;
 use crate::patience::Patience;
 use crate::spin;
 
@@ -148,6 +149,37 @@ impl Ring {
             let wait = if at_once { libc::MSG_DONTWAIT } else { libc::MSG_WAITALL };
             opcode::Send::new(Fd(fd.as_raw_fd()), bytes.as_ptr(), most(bytes.len()))
                 .flags(wait | libc::MSG_NOSIGNAL)
+                .build()
+        })
+    }
+
+    /// Registers the memory from which [`Ring::write_registered`] writes. Errors: `ENOMEM` if that is more than may be
+    /// locked.
+    pub(crate) fn register(&self, memory: &Pages) -> Result<(), OsError> {
+        let start = memory.address() as *mut libc::c_void;
+        let range = [libc::iovec { iov_base: start, iov_len: memory.len() }];
+        // SAFETY: the memory is mapped, and the kernel holds its pages until the ring is closed, even if it is unmapped
+        // before.
+        when_released(|| unsafe { self.ring.submitter().register_buffers(&range) }).map_err(|e| {
+            OsError::new("io_uring_register", format!("{} bytes of memory", memory.len()), e)
+        })
+    }
+
+    /// Writes the first `len` bytes of the registered memory, as [`Ring::write`] does.
+    #[inline]
+    pub(crate) fn write_registered(
+        &mut self,
+        fd: impl AsFd,
+        memory: &Pages,
+        len: usize,
+        waiting: Waiting,
+    ) -> Result<Option<usize>, Errno> {
+        let bytes = memory.bytes(0..len);
+        let fd = fd.as_fd();
+        self.perform_on_file(waiting, |flags| {
+            opcode::WriteFixed::new(Fd(fd.as_raw_fd()), bytes.as_ptr(), most(len), 0)
+                .offset(u64::MAX)
+                .rw_flags(flags)
                 .build()
         })
     }
@@ -293,17 +325,22 @@ impl Ring {
     }
 }
 
-/// Creates a ring by `build`, for [`Ring::new`], which says more.
-pub(crate) fn set_up(build: impl Fn() -> std::io::Result<IoUring>) -> Result<IoUring, OsError> {
+/// Makes a call that takes locked memory. Waits a moment if there is none, until that of closed rings is released.
+pub(crate) fn when_released<T>(call: impl Fn() -> std::io::Result<T>) -> Result<T, std::io::Error> {
     let until = Instant::now() + RELEASE;
-    let ring = loop {
-        match build() {
+    loop {
+        match call() {
             Err(e) if e.raw_os_error() == Some(libc::ENOMEM) && Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            outcome => break outcome.map_err(|e| OsError::new("io_uring_setup", "", e))?,
+            outcome => return outcome,
         }
-    };
+    }
+}
+
+/// Creates a ring by `build`, for [`Ring::new`], which says more.
+pub(crate) fn set_up(build: impl Fn() -> std::io::Result<IoUring>) -> Result<IoUring, OsError> {
+    let ring = when_released(build).map_err(|e| OsError::new("io_uring_setup", "", e))?;
     if !ring.params().is_feature_ext_arg() {
         return Err(OsError::new("io_uring_setup", "no IORING_FEAT_EXT_ARG", Errno::NOSYS));
     }

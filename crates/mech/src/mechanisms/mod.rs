@@ -41,6 +41,7 @@ pub mod uds_dgram;
 pub mod uds_seqpacket;
 pub mod uds_stream;
 pub mod uring_msg;
+pub mod uring_multishot;
 pub mod uring_pipe;
 pub mod uring_stream;
 pub mod uring_tcp;

@@ -47,10 +47,10 @@ pub struct SeqpacketSource {
 }
 
 impl SeqpacketSource {
-    /// Determines what a first 0 meant. The end is final, so if more can still arrive, it was an empty message.
+    /// Determines what a first 0 meant.
     #[cold]
     fn first_zero(&mut self) -> Result<Received, Errno> {
-        if is_hung_up(self.half.as_fd())? && !socket::has_message(self.half.as_fd())? {
+        if has_ended(self.half.as_fd())? {
             return Ok(Received::End);
         }
         self.peer_sends_empty = true;
@@ -101,24 +101,15 @@ impl ConnectionFamily for UdsSeqpacket {
     }
 
     fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
-        let (fd, name) = bound(SocketType::Seqpacket, spec)?;
-        check_limit(Self::NAME, spec, max_message(&fd)?, LARGER)?;
-        socket::listen(&fd, BACKLOG)?;
-        Ok((fd, offer_of(name)))
+        listening(Self::NAME, spec)
     }
 
     fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
-        let fd = socket::unix(SocketType::Seqpacket)?;
-        set_buffers(fd.as_fd(), spec)?;
-        socket::bind(&fd, &socket::unnamed_address(), "a free abstract address")?;
-        Ok((fd, offered_address(Self::NAME, offer)?))
+        dialling(Self::NAME, spec, offer)
     }
 
     fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
-        // An accepted AF_UNIX socket has the default buffers, regardless of those of the listening one.
-        set_buffers(fd.as_fd(), spec)?;
-        let max = max_message(&fd)?;
-        check_limit(Self::NAME, spec, max, LARGER)?;
+        let max = sized(Self::NAME, spec, &fd)?;
         let (sink, half) = SocketHalf::both(fd);
         let source = SeqpacketSource { half, peer_sends_empty: false };
         Ok((MessageTx::new(sink, spec.wait, max), MessageRx::new(source, spec.wait)))
@@ -127,6 +118,49 @@ impl ConnectionFamily for UdsSeqpacket {
     fn remedy() -> &'static str {
         "use a kernel with CONFIG_UNIX"
     }
+}
+
+/// What [`ConnectionFamily::listening`] does for a mechanism on these sockets.
+pub(super) fn listening(
+    mechanism: &'static str,
+    spec: &Spec,
+) -> Result<(OwnedFd, Offer), OpenError> {
+    let (fd, name) = bound(SocketType::Seqpacket, spec)?;
+    check_limit(mechanism, spec, max_message(&fd)?, LARGER)?;
+    socket::listen(&fd, BACKLOG)?;
+    Ok((fd, offer_of(name)))
+}
+
+/// What [`ConnectionFamily::dialling`] does for a mechanism on these sockets.
+pub(super) fn dialling(
+    mechanism: &'static str,
+    spec: &Spec,
+    offer: &Offer,
+) -> Result<Dialling<OwnedFd>, OpenError> {
+    let fd = socket::unix(SocketType::Seqpacket)?;
+    set_buffers(fd.as_fd(), spec)?;
+    socket::bind(&fd, &socket::unnamed_address(), "a free abstract address")?;
+    Ok((fd, offered_address(mechanism, offer)?))
+}
+
+/// Sets the buffers of a connected socket, checks that it carries the messages that the spec announces, and returns the
+/// largest that it does carry, in bytes.
+pub(super) fn sized(
+    mechanism: &'static str,
+    spec: &Spec,
+    fd: &OwnedFd,
+) -> Result<usize, OpenError> {
+    // An accepted AF_UNIX socket has the default buffers, regardless of those of the listening one.
+    set_buffers(fd.as_fd(), spec)?;
+    let max = max_message(fd)?;
+    check_limit(mechanism, spec, max, LARGER)?;
+    Ok(max)
+}
+
+/// Whether nothing can arrive on this socket any more, after a receive call returned 0. The end is final, so if more
+/// can still arrive, it was an empty message.
+pub(super) fn has_ended(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+    Ok(is_hung_up(fd)? && !socket::has_message(fd)?)
 }
 
 /// What the user can do about a limit that SO_SNDBUF sets, as part of an error message.

@@ -90,7 +90,7 @@ pub type UringRx<O> = StreamRx<UringEnd<O>>;
 
 /// Makes a request with the channel's way of waiting.
 #[inline]
-fn within(
+pub(super) fn within(
     wait: Wait,
     patience: Patience,
     request: impl FnOnce(Waiting) -> Result<Option<usize>, Errno>,
