@@ -53,7 +53,7 @@ impl ConnectionFamily for UringMultishot {
         uds_seqpacket::sized(Self::NAME, spec, &fd)?;
         // One byte more, by which a message is recognised that is too long.
         let layout = Layout::of(spec, 1);
-        let outbox = Outbox::new(layout.max)?;
+        let outbox = Outbox::new(layout.max).map_err(unlocked)?;
         let mut inbox = Inbox::new(layout.slots, layout.slot_bytes)?;
         // From here on, the ring polls readable when something arrives.
         inbox.arm(fd.as_fd()).map_err(|e| OsError::new("io_uring_enter", "IORING_OP_RECV", e))?;
@@ -78,7 +78,13 @@ impl ConnectionFamily for UringMultishot {
     }
 
     fn try_here() -> Result<(), String> {
-        missing_ring().map_or_else(exchange_a_byte::<Self>, |(why, _)| Err(why))
+        if let Some((why, _)) = missing_ring() {
+            return Err(why);
+        }
+        // What the ends of a channel with messages of the usual size register, all at the same time.
+        let usual = || Outbox::new(Spec::default().max_message).map_err(|error| error.to_string());
+        let _both = (usual()?, usual()?);
+        exchange_a_byte::<Self>()
     }
 
     fn remedy() -> &'static str {
@@ -88,6 +94,18 @@ impl ConnectionFamily for UringMultishot {
             |(_, remedy)| remedy,
         )
     }
+}
+
+/// Says what helps if the registered buffer is more than may be locked: the probe takes no more than usual.
+#[cold]
+fn unlocked(error: OsError) -> OpenError {
+    if error.errno() != Errno::NOMEM.raw_os_error() {
+        return error.into();
+    }
+    let why = format!(
+        "{error}; raise the limit of locked memory (ulimit -l), or request smaller messages"
+    );
+    OpenError::Unsupported { mechanism: UringMultishot::NAME, why }
 }
 
 /// The sending half: a ring, and its registered buffer.
