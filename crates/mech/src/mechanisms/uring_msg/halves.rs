@@ -119,8 +119,12 @@ impl Put for UringMsgTx {
         fill(self.pages.bytes_mut(start..start + len));
         self.line.post(self.slots.number(), len).map_err(posting)?;
         self.slots.used();
-        // A post that fails has failed by now.
-        self.look()
+        // A post that fails has failed by now. A receiver that has ended may have taken this message before, so the next
+        // one tells of that.
+        match self.look() {
+            Err(SendError::PeerClosed) => Ok(()),
+            done => done,
+        }
     }
 
     fn sizes(&self) -> Facts {
