@@ -1,6 +1,8 @@
 //! `make install`: the installed files; a C program that finds the library by pkg-config and uses the installed tipcd;
 //! and `make uninstall`.
 
+mod built;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -38,14 +40,14 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
             );
         }
     }
-    succeeds(
-        Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "crossway-tipc-capi", "-p", "crossway-tipc-node"])
-            .args(["-p", "crossway-tipc-preload", "-p", "crossway-linx-capi"])
-            .args(["-p", "crossway-channel-capi", "-p", "crossway-preload"])
-            .current_dir(root()),
-    );
-    let built = assert_cmd::cargo::cargo_bin!("crossway").parent().unwrap();
+    let built = built::build(&[
+        "crossway-tipc-capi",
+        "crossway-tipc-node",
+        "crossway-tipc-preload",
+        "crossway-linx-capi",
+        "crossway-channel-capi",
+        "crossway-preload",
+    ]);
     let dir = tempfile::tempdir().unwrap();
     let dest = dir.path().join("dest");
     let make = |goal: &str| {

@@ -1,5 +1,7 @@
 //! The Python module: its own tests with this build's program and C library.
 
+mod built;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -40,11 +42,7 @@ fn the_module_measures_compares_and_advises() {
 
 #[test]
 fn sockets_in_python_talk_through_a_tipcd() {
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "-p", "crossway-tipc-capi"])
-        .current_dir(root())
-        .status();
-    assert!(built.unwrap().success());
+    built::build(&["crossway-tipc-capi"]);
     let Some(printed) = python("test_tipc.py") else { return };
     assert!(!printed.contains("skipped"), "{printed}");
 }

@@ -1,16 +1,13 @@
 //! `crossway run`: what it prints for shells and containers, and programs into which no library can be loaded.
 
+mod built;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
 
-/// The library, which Cargo does not build for the tests of another package.
-static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
-    let build = ["build", "--quiet", "-p", "crossway-preload"];
-    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
-    assert_cmd::cargo::cargo_bin!("crossway").with_file_name("libcrossway_preload.so")
-});
+static LIBRARY: LazyLock<PathBuf> = LazyLock::new(built::preload);
 
 fn crossway(arguments: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("crossway"));

@@ -1,6 +1,8 @@
 //! Tests that the programs written by `crossway advise --code` compile, answer, and continue after either end is
 //! killed.
 
+mod built;
+
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
@@ -98,9 +100,7 @@ fn target() -> &'static Path {
 
 /// Builds libraries of this workspace.
 fn build_libraries() {
-    let packages = ["-p", "crossway-tipc-preload", "-p", "crossway-channel-capi"];
-    let build = Command::new(env!("CARGO")).args(["build", "--quiet"]).args(packages).status();
-    assert!(build.expect("cargo runs").success(), "the libraries do not build");
+    built::build(&["crossway-tipc-preload", "crossway-channel-capi"]);
 }
 
 /// Builds a program of a pair; returns the words that start it.

@@ -1,6 +1,9 @@
 //! Checks that the header declares what the library exports, and that two C processes that use it can talk to each
 //! other.
 
+#[path = "../../../crossway/tests/built/mod.rs"]
+mod built;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -43,13 +46,7 @@ fn two_c_processes_talk_by_name_and_one_polls_across_switches() {
             return eprintln!("SKIP the C interface: {tool}: {error}; install gcc and binutils");
         }
     }
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "-p", "crossway-channel-capi"])
-        .status()
-        .unwrap();
-    assert!(built.success(), "the library does not build");
-    // This program is target/<profile>/deps/header-*; cargo build made the dev profile's.
-    let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().join("debug");
+    let target = built::build(&["crossway-channel-capi"]);
     let library = target.join("libcrossway_channel.so");
     let exported = Command::new("nm").args(["-D", "--defined-only", "-P"]).arg(&library).output();
     let exported = String::from_utf8(exported.unwrap().stdout).unwrap();

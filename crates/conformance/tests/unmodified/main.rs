@@ -1,6 +1,8 @@
 //! Tests that programs written for AF_TIPC run unmodified on a `tipcd`, with the library of `crates/tipc/preload`
 //! loaded before the C library. They must print the same on a `tipcd` as on a kernel's AF_TIPC in a guest.
 
+#[path = "../../../crossway/tests/built/mod.rs"]
+mod built;
 mod bypassing;
 mod ends;
 #[path = "../in_guest/mod.rs"]

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use crossway_netlab::{Guest, GuestSpec, HostSpec, Lab, Link, NetError, Topology};
 use crossway_tipc_client::LoneTipcd;
 
-use crate::WATCHDOG;
+use crate::{WATCHDOG, built};
 
 /// The implementation of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +27,7 @@ pub(crate) struct Site {
 
 /// Builds the preload library and returns its path.
 fn library() -> PathBuf {
-    let build = ["build", "--quiet", "-p", "crossway-tipc-preload"];
-    let status = Command::new(env!("CARGO")).args(build).status().unwrap();
-    assert!(status.success(), "the library does not build");
-    let bin = Path::new(env!("CARGO_BIN_EXE_conformance-guest-part"));
-    bin.parent().unwrap().join("libcrossway_tipc_preload.so")
+    built::build(&["crossway-tipc-preload"]).join("libcrossway_tipc_preload.so")
 }
 
 /// The command of a tipcd.

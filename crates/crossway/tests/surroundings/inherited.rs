@@ -65,8 +65,7 @@ fn programs_started_by_this_one_inherit_what_it_has_inherited() {
     if !works(&["env", "--ignore-signal=PIPE", "true"], "use GNU coreutils 8.31 or later") {
         return;
     }
-    let build = ["build", "--quiet", "-p", "crossway-preload"];
-    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    super::built::preload();
     let place = Place::new(PLAN);
     let program = assert_cmd::cargo::cargo_bin!("crossway").display().to_string();
     let inherited = |through: &[&str]| -> Vec<String> {

@@ -1,5 +1,7 @@
 //! Surroundings in which the program is started: folders of other users, no home, and what is inherited.
 
+#[path = "../built/mod.rs"]
+mod built;
 mod inherited;
 mod limits;
 #[path = "../place/mod.rs"]

@@ -1,5 +1,7 @@
 //! `crossway tipc` on tipcds that the tests start.
 
+#[path = "../built/mod.rs"]
+mod built;
 mod iproute2;
 mod keys;
 mod monitor;

@@ -22,7 +22,7 @@ trials = 1
 
 #[test]
 fn two_ranks_compute_the_same_over_tcp_and_over_tipc_and_the_report_compares_them() {
-    super::via::library();
+    super::built::preload();
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("own.toml"), PLAN).unwrap();
     let mut measure = program();

@@ -3,13 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Site, program};
+use super::{Site, built, program};
 
 #[test]
 fn an_unmodified_program_runs_on_a_tipcd_and_what_cannot_is_reported() {
-    let built = assert_cmd::cargo::cargo_bin!("crossway").parent().unwrap();
-    let build = ["build", "--quiet", "-p", "crossway-tipc-preload"];
-    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    let built = built::build(&["crossway-tipc-preload"]);
     assert!(built.join("libcrossway_tipc_preload.so").exists());
     let site = Site::with(&[]);
     let script = "import socket as S\n\

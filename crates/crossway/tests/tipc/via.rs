@@ -7,18 +7,11 @@ use std::time::{Duration, Instant};
 
 use crossway_netlab::{Host, Lab, Link, Topology};
 
-use super::{Site, WATCHDOG, program};
+use super::{Site, WATCHDOG, built, program};
 
 const PYTHON: &str = "/usr/bin/python3";
 /// What `--explain` says of a connection that travels by TIPC.
 const CARRIED: &str = "TIPC in place of TCP";
-
-/// The library, which Cargo does not build for the tests of another package.
-pub(super) fn library() -> PathBuf {
-    let build = ["build", "--quiet", "-p", "crossway-preload"];
-    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
-    assert_cmd::cargo::cargo_bin!("crossway").with_file_name("libcrossway_preload.so")
-}
 
 /// Two hosts with a tipcd each.
 struct Pair {
@@ -50,7 +43,7 @@ impl Pair {
         let sites = vec![site(&hosts[0], "alpha"), site(&hosts[1], "beta")];
         sites[0].linked_to(&["beta"]);
         let explained = sites[0].dir.path().join("explained");
-        Some(Self { sites, library: library(), explained, lab })
+        Some(Self { sites, library: built::preload(), explained, lab })
     }
 
     fn host(&self, n: usize) -> &Host {
@@ -190,7 +183,7 @@ fn what_cannot_travel_by_tipc_is_said() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let library = format!("--library={}", library().display());
+    let library = format!("--library={}", built::preload().display());
     let said = run(&[&library, "--", "true"]);
     assert!(said.contains("--via tipc needs a tipcd") && said.contains("/nowhere"), "{said}");
     assert!(run(&["--shell"]).contains("--shell"));

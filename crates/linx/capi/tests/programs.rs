@@ -1,5 +1,8 @@
 //! Tests that C programs written for liblinx compile against the header and run on a node.
 
+#[path = "../../../crossway/tests/built/mod.rs"]
+mod built;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,13 +27,7 @@ impl Site {
             eprintln!("SKIP the C interface: cc: {error}; install gcc");
             return None;
         }
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "crossway-linx-capi"])
-            .status()
-            .unwrap();
-        assert!(built.success(), "the library does not build");
-        let exe = std::env::current_exe().unwrap();
-        let target = exe.ancestors().nth(3).unwrap().join("debug");
+        let target = built::build(&["crossway-linx-capi"]);
         let dir = tempfile::tempdir().unwrap();
         let library = target.join("libcrossway_linx.so");
         std::os::unix::fs::symlink(&library, dir.path().join("libcrossway_linx.so.0")).unwrap();

@@ -1,5 +1,7 @@
 //! Unmodified programs with the preloaded library: they observe the same as without it, whoever dies, and however many there are.
 
+#[path = "../../../crossway/tests/built/mod.rs"]
+mod built;
 mod namespaces;
 
 use std::fs;
@@ -13,12 +15,9 @@ const BUDGET: &str = "CROSSWAY_RUN_CPU_BUDGET";
 /// What precedes the explanation of a whole program.
 const ENDS: &str = " ends: ";
 
-/// Builds the library, because Cargo does not do so for the tests of its package.
+/// Cargo does not build the library for the tests of its package.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
-    let build = ["build", "--quiet", "-p", "crossway-preload"];
-    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
-    let own = std::env::current_exe().unwrap();
-    let library = own.ancestors().nth(2).unwrap().join("libcrossway_preload.so");
+    let library = built::preload();
     assert!(library.exists(), "{}", library.display());
     library
 });

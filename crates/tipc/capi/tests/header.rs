@@ -1,5 +1,7 @@
 //! Tests that the header matches the library, and that C programs that use it work.
 
+#[path = "../../../crossway/tests/built/mod.rs"]
+mod built;
 #[path = "header/killed_receiver.rs"]
 mod killed_receiver;
 
@@ -95,14 +97,7 @@ impl Built {
                 return None;
             }
         }
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "crossway-tipc-capi", "-p", "crossway-tipc-node"])
-            .status()
-            .unwrap();
-        assert!(built.success(), "the library or tipcd does not build");
-        // This program is target/<profile>/deps/header-*; cargo build used the dev profile.
-        let exe = std::env::current_exe().unwrap();
-        let target = exe.ancestors().nth(3).unwrap().join("debug");
+        let target = built::build(&["crossway-tipc-capi", "crossway-tipc-node"]);
         let dir = tempfile::tempdir().unwrap();
         // Named as `make install` does.
         let library = target.join("libcrossway_tipc.so");
