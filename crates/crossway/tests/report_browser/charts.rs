@@ -1,12 +1,12 @@
 //! The charts of the report: nothing is cut off, no name covers another one, and one that fails
 //! leaves the others.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use crate::browser::Browser;
-use crate::{CHARTS, DRAWN, report, synthetic};
+use crate::{CHARTS, DRAWN, RICH, report, synthetic};
 
 /// JavaScript expression that lists the overlapping names on the horizontal axes. Names at an angle
 /// are compared by the left ends of their boxes.
@@ -47,6 +47,13 @@ fn no_interval_is_cut_off_at_the_frame_of_its_chart() {
         return across || outside(p._fullLayout.yaxis, ends('lo', 'hi'));
     }).map((p) => p.id)";
     assert_eq!(browser.eval(&page, cut), json!([]));
+}
+
+/// A copy of the page with all kinds of charts, to change.
+fn copied(name: &str) -> PathBuf {
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.html"));
+    std::fs::copy(&*RICH, &page).unwrap();
+    page
 }
 
 /// Changes the data of the charts in a page.
@@ -175,10 +182,9 @@ fn no_error_bar_crosses_a_name() {
 #[test]
 fn names_in_charts_do_not_overlap() {
     let Some(mut browser) = Browser::start("names_in_charts_do_not_overlap") else { return };
-    let plain = report("browser-names", &synthetic::rich());
-    let crowded = report("browser-crowded", &synthetic::rich());
+    let crowded = copied("browser-crowded");
     crowd_limits(&crowded);
-    for (file, width) in [(&plain, 400), (&crowded, 400), (&crowded, 1400)] {
+    for (file, width) in [(&*RICH, 400), (&crowded, 400), (&crowded, 1400)] {
         let page = browser.open(file, width, "light");
         assert_eq!(browser.eval(&page, NAMES_OVERLAP), json!([]), "{file:?} at {width}");
     }
@@ -194,7 +200,7 @@ fn a_chart_that_fails_says_so_and_leaves_the_others() {
     else {
         return;
     };
-    let file = report("browser-broken", &synthetic::rich());
+    let file = copied("browser-broken");
     break_view(&file, "round-trip");
     let page = browser.open(&file, 1280, "light");
     let charts = browser.eval(&page, CHARTS).as_i64().expect("a number");

@@ -9,6 +9,7 @@ mod synthetic;
 mod widths;
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use browser::Browser;
 use charts::TICKS_OVERLAP;
@@ -32,6 +33,9 @@ fn report(name: &str, records: &[Record]) -> PathBuf {
     page
 }
 
+/// A page with one chart of each kind, for tests that do not change it.
+static RICH: LazyLock<PathBuf> = LazyLock::new(|| report("browser-rich", &synthetic::rich()));
+
 const CHARTS: &str = "document.querySelectorAll('.plot').length";
 const DRAWN: &str = "[...document.querySelectorAll('.plot')]
     .filter((p) => p.querySelector('.main-svg') && p.querySelector('.trace, .heatmaplayer image, .barlayer path')).length";
@@ -43,10 +47,10 @@ const GROUND: &str = "getComputedStyle(document.body).backgroundColor.match(/\\d
 #[test]
 fn the_report_works_in_a_browser() {
     let Some(mut browser) = Browser::start("the_report_works_in_a_browser") else { return };
-    let file = report("browser-rich", &synthetic::rich());
+    let file = &*RICH;
 
     // Desktop, light.
-    let page = browser.open(&file, 1280, "light");
+    let page = browser.open(file, 1280, "light");
     let charts = browser.eval(&page, CHARTS);
     assert_eq!(charts, json!(13), "one chart of each kind");
     assert_eq!(browser.eval(&page, DRAWN), charts, "every chart is drawn");
@@ -158,13 +162,13 @@ fn the_report_works_in_a_browser() {
     assert_eq!(browser.eval(&wide, spans), json!([]), "axes follow the data");
 
     // Dark if the system is dark.
-    let page = browser.open(&file, 1280, "dark");
+    let page = browser.open(file, 1280, "dark");
     assert!(browser.eval(&page, GROUND).as_f64() < Some(60.0), "dark");
     assert_eq!(browser.eval(&page, DRAWN), charts);
 
     // A phone.
     for width in [390, 320] {
-        let page = browser.open(&file, width, "light");
+        let page = browser.open(file, width, "light");
         assert_eq!(browser.eval(&page, DRAWN), charts);
         assert_eq!(browser.eval(&page, "innerWidth"), json!(width), "nothing widens the page");
         assert!(
@@ -176,7 +180,7 @@ fn the_report_works_in_a_browser() {
 
     // On paper: everything unfolded, light even if the screen is dark, nothing wider than the
     // paper.
-    let page = browser.open(&file, 1280, "dark");
+    let page = browser.open(file, 1280, "dark");
     browser.on(&page, "Emulation.setEmulatedMedia", json!({ "media": "print" }));
     browser.wait_for(
         &page,
