@@ -1,5 +1,6 @@
 # make measure   set up, build, measure this machine, write a report
-# make test      set up, check and test everything
+# make test      set up, check and test everything but what follows
+# make test-long what takes longer: the rings in every interleaving of threads, and contenders that compile a library
 # make quick     format, lints and unit tests
 # make bench     Crossway against hand-written C loops, public tools and the machine's limits, as ratios
 # make bench-against  this build against the last one that was measured on such a processor, in turn: what moved?
@@ -45,7 +46,7 @@ VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: measure build test quick check bench bench-against bench-run fidelity predict loom miri install install-built install-program uninstall dist dist-test test-arm64 test-kernels deb deb-test clean
+.PHONY: measure build test test-long quick check bench bench-against bench-run fidelity predict loom miri install install-built install-program uninstall dist dist-test test-arm64 test-kernels deb deb-test clean
 
 measure: build
 	$(TARGET)/release/crossway measure $(PLAN)
@@ -69,9 +70,14 @@ quick:
 
 test:
 	scripts/setup.sh test
-	$(MAKE) check
-	$(CARGO) test --workspace --locked --no-fail-fast
+	$(CARGO) fmt --all --check
+	CARGO=$(CARGO) scripts/test.sh
+
+# What needs minutes of both CPUs, for parts that rarely change. CI runs it, too.
+test-long:
+	scripts/setup.sh test
 	$(MAKE) loom
+	$(CARGO) test --locked -p crossway --test contenders -- --ignored
 
 # Model-checks the rings in every interleaving that loom can reach. Uses a separate target folder because the
 # configuration affects every crate.

@@ -57,6 +57,7 @@ fn mpi() {
 }
 
 #[test]
+#[ignore = "it compiles a hundred crates: make test-long"]
 fn iceoryx2() {
     conform(&["iceoryx2"]);
 }
