@@ -14,6 +14,7 @@ use crossway_records::cases::group;
 use crossway_records::compare::durations;
 use crossway_records::record::{Record, Status};
 use crossway_records::records_io::{self, ReadError};
+use crossway_records::shell;
 use crossway_records::side_records;
 
 use crate::histograms::Histograms;
@@ -219,7 +220,7 @@ impl Run {
         let mut command = if preset || self.plan.is_none() {
             format!("crossway measure {plan}")
         } else {
-            format!("crossway measure {}", self.directory().join("plan.toml").display())
+            format!("crossway measure {}", shell::word(self.directory().join("plan.toml")))
         };
         if preset {
             for (key, value) in self.overrides() {
@@ -250,7 +251,11 @@ impl Run {
 
     /// Returns the directory of the run, even if a file of records was given.
     pub fn directory(&self) -> &Path {
-        if self.dir.is_dir() { &self.dir } else { self.dir.parent().unwrap_or(Path::new("")) }
+        if self.dir.is_dir() {
+            return &self.dir;
+        }
+        let beside = self.dir.parent().filter(|folder| !folder.as_os_str().is_empty());
+        beside.unwrap_or(Path::new("."))
     }
 
     /// Returns one line that says what the run was asked to measure.

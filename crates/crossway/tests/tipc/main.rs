@@ -198,7 +198,7 @@ fn links_and_peers_are_shown_and_a_setting_reaches_the_other_end() {
 
 #[test]
 fn links_count_fragments_bundles_and_broadcasts() {
-    let (one, two) = pair(60);
+    let (one, two) = pair(66);
     // Messages sent while a packet is in flight share the next packet.
     let link = "alpha:udp0-beta:udp0";
     one.text(&["link", "set", link, "--window", "1"]);

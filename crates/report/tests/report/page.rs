@@ -223,10 +223,14 @@ fn the_command_repeats_what_was_measured() {
     assert_eq!(run.command(&["paced"]), chosen, "no pattern selects what two patterns do");
     // Another plan is stored with its values beside the records, also one whose file has the name of a preset.
     run.plan = Some("trials = 3\nabout = \"own\"\n".to_owned());
-    assert!(run.command(&[]).starts_with("crossway measure plan.toml -f "), "{}", run.command(&[]));
+    assert!(
+        run.command(&[]).starts_with("crossway measure ./plan.toml -f "),
+        "{}",
+        run.command(&[])
+    );
     run.records.iter_mut().for_each(|record| record.plan = "own".to_owned());
     run.filters.clear();
-    assert_eq!(run.command(&[]), "crossway measure plan.toml");
+    assert_eq!(run.command(&[]), "crossway measure ./plan.toml");
 }
 
 #[test]
