@@ -77,7 +77,7 @@ test:
 test-long:
 	scripts/setup.sh test
 	$(MAKE) loom
-	$(CARGO) test --locked -p crossway --test contenders -- --ignored
+	$(CARGO) test --workspace --locked --test contenders -- --ignored
 
 # Model-checks the rings in every interleaving that loom can reach. Uses a separate target folder because the
 # configuration affects every crate.
