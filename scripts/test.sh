@@ -38,7 +38,7 @@ check </dev/null >"$notes/checks" 2>&1 &
 checks=$!
 set +m
 failed=0
-RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} "$cargo" test --workspace --locked --no-fail-fast || failed=1
+"$cargo" test --workspace --locked --no-fail-fast || failed=1
 touch "$notes/tested"
 wait "$checks" || failed=1
 cat "$notes/checks"

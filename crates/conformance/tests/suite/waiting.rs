@@ -80,7 +80,8 @@ pub(crate) fn a_full_channel_is_full_at_once_and_keeps_what_it_took<M: Mechanism
             assert!(buf[8..].iter().all(|&byte| byte == 0));
         }
         let mut here = join(sender);
-        assert!(matches!(there.rx.try_recv(&mut buf), Err(RecvError::Empty)));
+        let more = there.rx.try_recv(&mut buf);
+        assert!(matches!(more, Err(RecvError::Empty)), "{more:?}");
         here.tx.send(&buf, soon()).unwrap();
         here.tx.flush().unwrap();
         assert_eq!(there.rx.recv(&mut buf, soon()).unwrap(), size);
