@@ -26,7 +26,7 @@ pub const PREFLIGHT: &str = "preflight.json";
 /// File name of the machine's limits.
 pub const LIMITS: &str = "limits.json";
 
-/// No record takes so many bytes.
+/// Limit of a line, in bytes: far more than the longest record has.
 const LONGEST_LINE: u64 = 16 << 20;
 
 /// Why records could not be read.

@@ -140,8 +140,8 @@ impl Inbox {
         let list = memory.start().as_ptr() as u64;
         let places = (buffers as u16).next_power_of_two();
         uring::when_released(|| {
-            // SAFETY: the list is at the beginning of a page that is mapped, is as long as the kernel is told, and
-            // contains nothing yet. The kernel holds the page until the ring is closed.
+            // SAFETY: the list is empty, begins at a page boundary, and has room for `places` entries. The memory stays
+            // mapped until the ring is closed.
             unsafe { ring.submitter().register_buf_ring_with_flags(list, places, GROUP, 0) }
         })
         .map_err(|e| OsError::new("io_uring_register", format!("{buffers} buffers"), e))?;

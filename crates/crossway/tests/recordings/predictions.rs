@@ -37,7 +37,7 @@ fn the_choice_is_said_before_the_gain_is_measured() {
     recorded(dir.path(), 200);
     // Few candidates, so that choosing takes seconds.
     let mut advise = Command::new(assert_cmd::cargo::cargo_bin!("crossway"))
-        .args(["advise", "--observed", "rec", "--require", "zero-copy", "--time", "8s"])
+        .args(["advise", "--observed", "rec", "--require", "zero-copy", "--time", "12s"])
         .current_dir(dir.path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

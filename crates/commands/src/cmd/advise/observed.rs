@@ -195,15 +195,16 @@ impl Observed {
             return Ok(Predicted::Nothing);
         }
         let plan = flow.gain_plan(now, &others, look_us, &self.file)?;
-        if !quiet {
-            eprintln!("Comparing {now} with {} for {}", others.join(", "), flow.words());
-        }
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let launcher = Launcher {
             program: program.clone(),
             args: vec!["role".to_owned()],
             interrupt: Some(shutdown::listen()?),
         };
+        // Not before an interrupt is heard.
+        if !quiet {
+            eprintln!("Comparing {now} with {} for {}", others.join(", "), flow.words());
+        }
         let options = RunOptions {
             out: out.to_owned(),
             filters: Vec::new(),
