@@ -124,6 +124,47 @@ fn check_speed(env: &Environment, found: &mut Found) {
 
 /// Whether other programs or guests use the CPUs.
 fn check_competition(env: &Environment, activity: &Activity, need: &Need, found: &mut Found) {
+    for (cpu, share) in busy_neighbours(env, activity, need) {
+        let what = format!(
+            "cpu {cpu}, a hardware thread on the same core as a role, is {:.0} % busy",
+            share * 100.0
+        );
+        let next_step = "stop what runs there, choose another placement, or turn SMT off: \
+                         echo off | sudo tee /sys/devices/system/cpu/smt/control";
+        found.warn("smt-sibling", what, next_step);
+    }
+    let busy: Vec<(u32, f64)> = need
+        .cpus
+        .iter()
+        .map(|&cpu| (cpu, activity.busy_share(cpu)))
+        .filter(|(_, share)| *share > BUSY_SHARE)
+        .collect();
+    if busy.is_empty() {
+        check_load(env, activity, found);
+    } else {
+        // The load would be the same work, said once more.
+        let most = busy.iter().fold(0.0, |most: f64, (_, share)| most.max(*share));
+        let which = match busy[..] {
+            [(cpu, _)] => format!("cpu {cpu}, where a role will run, is"),
+            [(a, _), (b, _)] => format!("cpus {a} and {b}, where roles will run, are up to"),
+            _ => format!("{} of the CPUs where roles will run are up to", busy.len()),
+        };
+        let what = format!("{which} {:.0} % busy with other programs", most * 100.0);
+        let next_step = "find out with `top -1` what runs there; stop it or wait";
+        found.warn("busy-cpu", what, next_step);
+    }
+    let steal = activity.steal_share();
+    if steal > STEAL_SHARE {
+        let what = format!(
+            "the hypervisor gives {:.1} % of the CPUs' time to other guests",
+            steal * 100.0
+        );
+        found.warn("steal", what, "run at another time, or on a dedicated host");
+    }
+}
+
+/// Whether the machine has more work than CPUs, which then reaches the roles' CPUs sooner or later.
+fn check_load(env: &Environment, activity: &Activity, found: &mut Found) {
     if let Some(load) = env.load {
         let per_cpu = load.one_min / env.topology.cpus.len().max(1) as f64;
         // The average covers the last minute, and so the run before this one: it is no proof of work that goes on.
@@ -135,31 +176,6 @@ fn check_competition(env: &Environment, activity: &Activity, need: &Need, found:
             let next_step = "find out with `top -o %CPU` what is running; stop it or wait";
             found.warn("load", what, next_step);
         }
-    }
-    for (cpu, share) in busy_neighbours(env, activity, need) {
-        let what = format!(
-            "cpu {cpu}, a hardware thread on the same core as a role, is {:.0} % busy",
-            share * 100.0
-        );
-        let next_step = "stop what runs there, choose another placement, or turn SMT off: \
-                         echo off | sudo tee /sys/devices/system/cpu/smt/control";
-        found.warn("smt-sibling", what, next_step);
-    }
-    for &cpu in &need.cpus {
-        let share = activity.busy_share(cpu);
-        if share > BUSY_SHARE {
-            let what = format!("cpu {cpu}, where a role will run, is {:.0} % busy", share * 100.0);
-            let next_step = "find out with `top -1` what runs there; stop it or wait";
-            found.warn("busy-cpu", what, next_step);
-        }
-    }
-    let steal = activity.steal_share();
-    if steal > STEAL_SHARE {
-        let what = format!(
-            "the hypervisor gives {:.1} % of the CPUs' time to other guests",
-            steal * 100.0
-        );
-        found.warn("steal", what, "run at another time, or on a dedicated host");
     }
 }
 
@@ -342,6 +358,20 @@ mod tests {
         assert_eq!(about(&found), ["smt-sibling", "busy-cpu"]);
         assert!(found.iter().all(Finding::takes_cpu_time));
         assert!(found[0].what.contains("cpu 2") && found[1].what.contains("cpu 1"));
+    }
+
+    #[test]
+    fn work_on_the_roles_own_cpus_is_said_once() {
+        let mut env = quiet();
+        env.load = Some(LoadAverage { one_min: 9.0, five_min: 0.0, fifteen_min: 0.0, runnable: 1 });
+        let times = |user_ns| CpuTimes { user_ns, idle_ns: 100 - user_ns, ..CpuTimes::default() };
+        let mut activity = Activity { span_ns: 100, ..Activity::default() };
+        activity.passed.per_cpu = [(0, times(80)), (1, times(100))].into();
+        let found = check(&env, &activity, &Need { cpus: vec![0, 1], ..need() });
+        let [found] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(found.about, "busy-cpu");
+        assert!(found.what.starts_with("cpus 0 and 1, where"), "{}", found.what);
+        assert!(found.what.contains("up to 100 % busy"), "{}", found.what);
     }
 
     #[test]
