@@ -233,7 +233,7 @@ impl Run {
             patterns.push(of_workloads.join("|"));
         }
         for pattern in patterns {
-            command.push_str(&format!(" -f '{}'", pattern.replace('\'', "'\\''")));
+            command.push_str(&format!(" -f {}", shell::word(pattern)));
         }
         command
     }

@@ -16,6 +16,7 @@ use crossway_lab::run::Folder;
 use crossway_records::figure::Figure;
 use crossway_records::record::Span;
 use crossway_records::runs::{OUT, QUESTION};
+use crossway_records::shell;
 use crossway_records::sorting::SortSmall;
 
 /// Candidates that were ruled out for the same reason.
@@ -306,20 +307,21 @@ pub(super) fn commands(
 ) -> Vec<String> {
     // The plan that is kept with a run does not name hosts.
     let hosts =
-        question.hosts.as_ref().map_or(String::new(), |h| format!(" --hosts {}", quoted(h)));
+        question.hosts.as_ref().map_or(String::new(), |h| format!(" --hosts {}", shell::word(h)));
     let one = |run: &&String| {
         let dir = sources.run_dir(run);
         let filters = Folder::info(&dir).map(|info| info.filters).unwrap_or_default();
-        let filters: String = filters.iter().map(|f| format!(" --filter {}", quoted(f))).collect();
+        let filters: String =
+            filters.iter().map(|f| format!(" --filter {}", shell::word(f))).collect();
         // The repetition belongs beside the run or the answer, where a question that names the folder finds it.
         let answer = dir.parent().filter(|folder| folder.join(QUESTION).is_file());
         let beside = match answer.unwrap_or(&dir).parent() {
             Some(folder) if folder == Path::new(OUT) => String::new(),
             Some(folder) if folder == Path::new("") => " -o .".to_owned(),
-            Some(folder) => format!(" -o {}", word(folder)),
+            Some(folder) => format!(" -o {}", shell::word(folder)),
             None => String::new(),
         };
-        format!("crossway measure {}{beside}{filters}{hosts}", word(&dir.join("plan.toml")))
+        format!("crossway measure {}{beside}{filters}{hosts}", shell::word(dir.join("plan.toml")))
     };
     runs.iter().map(one).collect()
 }
@@ -335,21 +337,9 @@ pub(super) fn fault_tests(untested: &[&str], sources: &Sources<'_>) -> Option<St
         1..=NAMED => (untested.join(", "), format!(" {}", untested.join(" "))),
         n => (format!("{n} candidates"), String::new()),
     };
-    let file = word(&sources.folder.join(FAULTS));
+    let file = shell::word(sources.folder.join(FAULTS));
     Some(format!(
         "there are no fault records of {of} on this machine; to test their faults, run `crossway faults{named} --save \
          {file}`, then ask again"
     ))
-}
-
-/// Returns a path as one word for a shell, quoted if necessary.
-fn word(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._/-+".contains(c);
-    if text.chars().all(is_plain) { text } else { quoted(&text) }
-}
-
-/// Quotes the text as one word for a shell.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
 }

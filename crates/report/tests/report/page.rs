@@ -218,7 +218,7 @@ fn the_command_repeats_what_was_measured() {
     run.plan = Some(format!("trials = 3\nmeasure_ms = 50\n{text}"));
     run.filters = ["*/pipe/*", "it's"].map(str::to_owned).to_vec();
     let chosen =
-        format!("crossway measure {preset} --trials 3 --measure-ms 50 -f '*/pipe/*' -f 'it'\\''s'");
+        format!("crossway measure {preset} --trials 3 --measure-ms 50 -f '*/pipe/*' -f \"it's\"");
     assert_eq!(run.command(&[]), chosen);
     assert_eq!(run.command(&["paced"]), chosen, "no pattern selects what two patterns do");
     // Another plan is stored with its values beside the records, also one whose file has the name of a preset.
