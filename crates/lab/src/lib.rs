@@ -5,6 +5,7 @@
 //! the report are pure functions of records.
 
 pub mod agent;
+pub mod aside;
 mod assemble;
 pub mod case;
 pub mod catalogue;

@@ -4,9 +4,8 @@
 use std::path::Path;
 
 use anyhow::Context;
-use crossway_lab::moves::{self, MovesError};
-use crossway_lab::mpi::{self, MpiError};
-use crossway_lab::shutdown;
+use crossway_lab::aside::AsideError;
+use crossway_lab::{moves, mpi, shutdown};
 use crossway_records::side_records::SideRecord;
 use serde::Serialize;
 
@@ -21,30 +20,31 @@ pub(super) fn moves(dir: &Path, trials: u32) -> anyhow::Result<bool> {
         "moving a process to another node and back while it exchanges messages; trials: {trials}"
     );
     let interrupt = Some(shutdown::listen()?);
-    match moves::run(&moves::Options { program: own_program()?, trials, interrupt }) {
-        Err(MovesError::Interrupted) => Ok(false),
-        records => store(dir, &records?),
-    }
+    store(dir, moves::run(&moves::Options { program: own_program()?, trials, interrupt }))
 }
 
 /// Runs MPI over TCP and over TIPC. Returns false, and stores nothing, if the trials were interrupted.
 pub(super) fn mpi(dir: &Path, trials: u32) -> anyhow::Result<bool> {
     eprintln!("running MPI over TCP and over TIPC in its place; trials: {trials}");
     let (interrupt, work) = (Some(shutdown::listen()?), MPI_WORK);
-    match mpi::run(&mpi::Options { program: own_program()?, trials, work, interrupt }) {
-        Err(MpiError::Interrupted) => Ok(false),
-        records => store(dir, &records?),
-    }
+    store(dir, mpi::run(&mpi::Options { program: own_program()?, trials, work, interrupt }))
 }
 
 fn own_program() -> anyhow::Result<std::path::PathBuf> {
     std::env::current_exe().context("cannot find this program's own file")
 }
 
-/// Stores records in a run's folder; always returns true.
-fn store<T: SideRecord + Serialize>(dir: &Path, records: &[T]) -> anyhow::Result<bool> {
+/// Stores records in a run's folder. Returns false, and stores nothing, if the trials were interrupted.
+fn store<T: SideRecord + Serialize>(
+    dir: &Path,
+    records: Result<Vec<T>, AsideError>,
+) -> anyhow::Result<bool> {
+    let records = match records {
+        Err(AsideError::Interrupted) => return Ok(false),
+        records => records?,
+    };
     output::replace(&dir.join(T::FILE), "choose another folder with --out", |out| {
-        output::write_lines(out, records)
+        output::write_lines(out, &records)
     })?;
     Ok(true)
 }

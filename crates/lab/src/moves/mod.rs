@@ -9,13 +9,13 @@ mod record;
 mod trial;
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crossway_sys::lease::Run;
-use crossway_sys::{Obstacle, OsError, clock};
+use crossway_sys::{Obstacle, clock};
 
 pub use record::{MOVES, MoveRecord, SCHEMA};
 
+use crate::aside::{AsideError, in_room};
 use crate::node_pair::NodePair;
 use crate::run::new_name;
 use crate::shutdown;
@@ -33,31 +33,16 @@ pub struct Options {
     pub interrupt: Option<OwnedFd>,
 }
 
-/// The reason why the trials were not completed.
-#[derive(Debug, thiserror::Error)]
-pub enum MovesError {
-    /// A stop was requested; the records are incomplete.
-    #[error("interrupted")]
-    Interrupted,
-    /// A directory for the two nodes cannot be created.
-    #[error(transparent)]
-    Os(#[from] OsError),
-}
-
 /// Runs all trials. If the two nodes cannot be created, the result is a single record with status `skipped` and the
 /// reason.
 ///
 /// # Errors
-/// See [`MovesError`].
-pub fn run(options: &Options) -> Result<Vec<MoveRecord>, MovesError> {
-    let leases = Run::begin(None)?;
-    let room = leases.room("moves")?;
-    let records = all(options, &room);
-    leases.clear_room(&room);
-    records
+/// See [`AsideError`].
+pub fn run(options: &Options) -> Result<Vec<MoveRecord>, AsideError> {
+    in_room("moves", |room| all(options, room))
 }
 
-fn all(options: &Options, room: &std::path::Path) -> Result<Vec<MoveRecord>, MovesError> {
+fn all(options: &Options, room: &Path) -> Result<Vec<MoveRecord>, AsideError> {
     let name = new_name();
     let record = |trial| MoveRecord {
         schema: SCHEMA,
@@ -80,7 +65,7 @@ fn all(options: &Options, room: &std::path::Path) -> Result<Vec<MoveRecord>, Mov
     let mut records = Vec::new();
     for number in 0..options.trials {
         if shutdown::asked(options.interrupt.as_ref()) {
-            return Err(MovesError::Interrupted);
+            return Err(AsideError::Interrupted);
         }
         let places = Places {
             program: &options.program,

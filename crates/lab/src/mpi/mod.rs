@@ -9,11 +9,11 @@ mod trial;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crossway_sys::lease::Run;
-use crossway_sys::{Obstacle, OsError, clock, program};
+use crossway_sys::{Obstacle, clock, program};
 
 pub use record::{Library, MPI, MpiRecord, MpiResult, SCHEMA, Way};
 
+use crate::aside::{AsideError, in_room};
 use crate::node_pair::NodePair;
 use crate::run::new_name;
 use crate::shutdown;
@@ -33,28 +33,13 @@ pub struct Options {
     pub interrupt: Option<OwnedFd>,
 }
 
-/// The reason why the trials were not completed.
-#[derive(Debug, thiserror::Error)]
-pub enum MpiError {
-    /// A stop was requested; the records are incomplete.
-    #[error("interrupted")]
-    Interrupted,
-    /// A directory for the two nodes cannot be created.
-    #[error(transparent)]
-    Os(#[from] OsError),
-}
-
 /// Runs all trials. If MPI is not installed or the two nodes cannot be created, the result is a single record with
 /// status `skipped` and the reason.
 ///
 /// # Errors
-/// See [`MpiError`].
-pub fn run(options: &Options) -> Result<Vec<MpiRecord>, MpiError> {
-    let leases = Run::begin(None)?;
-    let room = leases.room("mpi")?;
-    let records = all(options, &room);
-    leases.clear_room(&room);
-    records
+/// See [`AsideError`].
+pub fn run(options: &Options) -> Result<Vec<MpiRecord>, AsideError> {
+    in_room("mpi", |room| all(options, room))
 }
 
 impl Library {
@@ -72,7 +57,7 @@ impl Library {
     }
 }
 
-fn all(options: &Options, room: &Path) -> Result<Vec<MpiRecord>, MpiError> {
+fn all(options: &Options, room: &Path) -> Result<Vec<MpiRecord>, AsideError> {
     let name = new_name();
     let record = |trial, case: Option<(Library, Way)>| MpiRecord {
         schema: SCHEMA,
@@ -115,7 +100,7 @@ fn all(options: &Options, room: &Path) -> Result<Vec<MpiRecord>, MpiError> {
             // Another way begins each round, so that none always follows the same one.
             for at in 0..Way::ALL.len() {
                 if shutdown::asked(options.interrupt.as_ref()) {
-                    return Err(MpiError::Interrupted);
+                    return Err(AsideError::Interrupted);
                 }
                 let way = Way::ALL[(at + number as usize) % Way::ALL.len()];
                 let mut record = record(number, Some((*library, way)));
