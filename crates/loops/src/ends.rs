@@ -2,13 +2,14 @@
 //!
 //! Only what touches messages in a measured loop is compiled once per mechanism: the loops of the workloads, which are
 //! generic over the halves of a channel. A role reaches them through [`Ends`], by one virtual call per window. All
-//! that surrounds the loops exists once.
+//! that surrounds the loops exists once, and so do the loops that [`EndsOf`] passes halves behind virtual calls.
 
 mod of_mechanism;
 
 use std::time::Duration;
 
-use crossway_mech::{Caps, Deadline, Facts, Offer, OpenError, RecvError, Rx, SendError, Spec, Tx};
+use crossway_mech::erased::{AnyRx, AnyTx};
+use crossway_mech::{Caps, Facts, Offer, OpenError, Spec};
 
 use crate::LoopError;
 use crate::Window;
@@ -162,70 +163,4 @@ pub(crate) trait Ends {
     ) -> Result<u64, LoopError>;
 
     fn answer_stream(&mut self, context: &mut RoleContext) -> Result<u64, LoopError>;
-}
-
-/// A sending half behind a virtual call.
-pub trait AnyTx {
-    /// [`Tx::try_send`].
-    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError>;
-    /// [`Tx::send`].
-    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError>;
-    /// [`Tx::send_in_place`], without a deadline.
-    fn send_in_place(
-        &mut self,
-        len: usize,
-        scratch: &mut [u8],
-        fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<(), SendError>;
-    /// [`Tx::flush`].
-    fn flush(&mut self) -> Result<(), SendError>;
-}
-
-impl<T: Tx> AnyTx for T {
-    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
-        Tx::try_send(self, msg)
-    }
-
-    fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
-        Tx::send(self, msg, until)
-    }
-
-    fn send_in_place(
-        &mut self,
-        len: usize,
-        scratch: &mut [u8],
-        fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<(), SendError> {
-        Tx::send_in_place(self, len, scratch, None, fill)
-    }
-
-    fn flush(&mut self) -> Result<(), SendError> {
-        Tx::flush(self)
-    }
-}
-
-/// A receiving half behind a virtual call.
-pub trait AnyRx {
-    /// [`Rx::recv`].
-    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError>;
-    /// [`Rx::recv_in_place`], without a deadline.
-    fn recv_in_place(
-        &mut self,
-        scratch: &mut [u8],
-        read: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), RecvError>;
-}
-
-impl<R: Rx> AnyRx for R {
-    fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
-        Rx::recv(self, buf, until)
-    }
-
-    fn recv_in_place(
-        &mut self,
-        scratch: &mut [u8],
-        read: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), RecvError> {
-        Rx::recv_in_place(self, scratch, None, read)
-    }
 }

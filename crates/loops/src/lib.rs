@@ -21,7 +21,6 @@ mod script;
 mod task;
 mod workload;
 
-pub use ends::{AnyRx, AnyTx};
 pub use error::LoopError;
 pub use outcome::{Counters, LineSeen, Outcome, PaceSeen, Replayed, ServerUse};
 pub use role::Loops;

@@ -2,10 +2,11 @@
 
 use std::os::fd::BorrowedFd;
 
+use crossway_mech::erased::{AnyRx, AnyTx};
 use crossway_mech::registry::{self, Visitor};
 use crossway_mech::{Caps, Facts, Mechanism, Offer};
 
-use crate::ends::{AnyRx, AnyTx, Ends, EndsOf};
+use crate::ends::{Ends, EndsOf};
 use crate::role_context::{OPEN_TIMEOUT, RoleContext};
 use crate::task::{Task, Window};
 use crate::{LoopError, Outcome, workload};

@@ -175,6 +175,12 @@ impl Carrier {
         Carrier { node: Some(node), ..self }
     }
 
+    /// Whether an end enters the kernel for each message: all do but rings in shared memory, a node's included.
+    pub const fn enters_kernel(self) -> bool {
+        let rings = matches!(self.family, Family::SharedMemory);
+        !rings && !matches!(self.node, Some(NodeKind::Tipcd))
+    }
+
     /// Sets the number of copies of the payload to one.
     pub const fn copied_once(self) -> Carrier {
         Carrier { copies: 1, ..self }
@@ -255,6 +261,37 @@ mod tests {
         assert_eq!(meets("binder"), [Meeting::Path]);
         assert_eq!(meets("posix-mq"), [Meeting::Ipc, Meeting::Descriptor]);
         assert_eq!(meets("cma"), [Meeting::Pid]);
+    }
+
+    /// Tests that rings are not measured through virtual calls. Passing a memfd is a system call, but sharing its memory
+    /// afterwards is not.
+    #[test]
+    fn rings_do_not_enter_the_kernel_for_each_message() {
+        let rings: Vec<&str> = registry::ALL
+            .iter()
+            .filter(|entry| !entry.carrier.enters_kernel())
+            .map(|entry| entry.id)
+            .collect();
+        assert_eq!(
+            rings,
+            [
+                "tipc-node-stream",
+                "tipc-node-seqpacket",
+                "tipc-node-rdm",
+                "tipc-node-dgram",
+                "memfd",
+                "shm-futex",
+                "shm-huge",
+                "shm-secret",
+                "shm-waitv",
+                "shm-spin",
+                "shm-eventfd",
+                "shm-pipe",
+                "sysv-shm",
+                "posix-shm",
+                "linx-shm"
+            ]
+        );
     }
 
     #[test]

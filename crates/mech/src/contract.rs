@@ -161,7 +161,7 @@ pub enum OpenError {
 
 /// The sending half of a channel. A half belongs to one thread at a time; the two halves of an end can be in different
 /// threads.
-pub trait Tx: Send + 'static {
+pub trait Tx: Send {
     /// Sends a message if there is room now; otherwise returns [`SendError::Full`].
     ///
     /// If a stream has taken only a part of the message, this half keeps the rest and returns `Ok`: the message is
@@ -200,7 +200,7 @@ pub trait Tx: Send + 'static {
 
 /// The receiving half of a channel. A half belongs to one thread at a time; the two halves of an end can be in
 /// different threads.
-pub trait Rx: Send + 'static {
+pub trait Rx: Send {
     /// Receives a message if it has arrived; otherwise returns [`RecvError::Empty`].
     ///
     /// From a mechanism with message boundaries, receives one message and returns its length. From a stream, fills the
@@ -237,9 +237,9 @@ pub trait Rx: Send + 'static {
 /// The listening side of a channel that is being opened.
 pub trait Listener: Send + 'static {
     /// The sending half that [`Listener::accept`] returns.
-    type Tx: Tx;
+    type Tx: Tx + 'static;
     /// The receiving half that [`Listener::accept`] returns.
-    type Rx: Rx;
+    type Rx: Rx + 'static;
 
     /// Completes one channel, waiting for the peer until the deadline. If the channel is complete with the offer,
     /// returns immediately. With [`Caps::reconnects`], each call returns another channel. With [`Caps::fan_in`], all
@@ -257,9 +257,9 @@ pub trait Mechanism: 'static {
     /// What carries the mechanism's messages.
     const CARRIER: Carrier;
     /// The sending half of either end of a channel.
-    type Tx: Tx;
+    type Tx: Tx + 'static;
     /// The receiving half of either end of a channel.
-    type Rx: Rx;
+    type Rx: Rx + 'static;
     /// The result of [`Mechanism::listen`], which waits for the other end.
     type Listener: Listener<Tx = Self::Tx, Rx = Self::Rx>;
 

@@ -10,6 +10,7 @@ pub mod building_blocks;
 pub mod caps;
 pub mod carrier;
 pub mod contract;
+pub mod erased;
 pub mod history;
 pub mod mechanisms;
 pub mod meeting;

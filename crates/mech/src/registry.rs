@@ -1,7 +1,6 @@
 //! The list of all mechanisms, one line each.
 //!
-//! Code that works with any mechanism implements [`Visitor`] and is instantiated once per mechanism, so that measured
-//! loops contain no virtual calls.
+//! Code that works with any mechanism implements [`Visitor`] and is instantiated once per mechanism.
 
 use crate::mechanisms;
 use crate::{Caps, Carrier, Mechanism, Probe};

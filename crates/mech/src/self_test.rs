@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crossway_sys::{Obstacle, seccomp};
 
-use crate::{Deadline, Listener, Mechanism, Offer, OpenError, Probe, Rx, Spec, Tx, Wait, opening};
+use crate::erased::Erased;
+use crate::{Mechanism, OpenError, Probe, Rx, Spec, Tx, Wait, opening};
 
 impl Probe {
     /// Returns the result for a mechanism that the kernel provides.
@@ -58,84 +59,37 @@ pub(crate) fn kernel_version() -> String {
 /// How long an accept waits before it looks whether connecting has failed.
 const STEP: Duration = Duration::from_millis(500);
 
-/// A mechanism behind virtual calls: compiled once for each of them, the test below would contain all of its functions
+/// Reaches the mechanism through virtual calls: compiled once for each of them, this would contain all of its functions
 /// once more.
-struct Erased {
-    listen: fn(&Spec) -> Listening,
-    connect: fn(&Spec, &mut Offer) -> Opened,
-}
-
-type Listening = Result<(Box<dyn Accepting>, Offer), OpenError>;
-type Opened = Result<Box<dyn End>, OpenError>;
-
-trait Accepting {
-    fn accept_end(&mut self, until: Deadline) -> Opened;
-}
-
-impl<L: Listener> Accepting for L {
-    fn accept_end(&mut self, until: Deadline) -> Opened {
-        Ok(Box::new(opening::accept(self, until)?))
-    }
-}
-
-/// An end of a channel, which carries bytes.
-trait End: Send {
-    fn send(&mut self, byte: u8, until: Deadline) -> Result<(), String>;
-    fn recv(&mut self, until: Deadline) -> Result<u8, String>;
-}
-
-impl<T: Tx, R: Rx> End for (T, R) {
-    fn send(&mut self, byte: u8, until: Deadline) -> Result<(), String> {
-        self.0.send(&[byte], until).map_err(|error| error.to_string())
-    }
-
-    fn recv(&mut self, until: Deadline) -> Result<u8, String> {
-        let mut byte = [0];
-        self.1.recv(&mut byte, until).map_err(|error| error.to_string())?;
-        Ok(byte[0])
-    }
-}
-
-impl Erased {
-    fn of<M: Mechanism>() -> Erased {
-        Erased {
-            listen: |spec| {
-                let (listener, offer) = opening::listen::<M>(spec)?;
-                Ok((Box::new(listener), offer))
-            },
-            connect: |spec, offer| Ok(Box::new(opening::connect::<M>(spec, offer)?)),
+fn exchange(mechanism: Erased) -> Result<(), String> {
+    // On a busy machine, above all in a guest, one byte may take seconds; a missing mechanism fails
+    // immediately.
+    let limit = Duration::from_secs(20);
+    let spec = Spec { open_timeout: limit, max_message: 1024, ..Spec::default() };
+    let until = Some(Instant::now() + limit);
+    let (mut listener, mut offer) = (mechanism.listen)(&spec).map_err(|e| e.to_string())?;
+    // In a thread, because TIPC's connect returns only after the other side's accept.
+    let connecting = std::thread::spawn(move || (mechanism.connect)(&spec, &mut offer));
+    let accepted = loop {
+        let step = Instant::now() + STEP;
+        let accepted = listener.accept(until.min(Some(step)));
+        let timed_out = matches!(accepted, Err(OpenError::TimedOut { .. }));
+        // If connecting has failed, nobody is to wait for.
+        if !timed_out || connecting.is_finished() || until <= Some(step) {
+            break accepted;
         }
-    }
-
-    fn exchange_a_byte(self) -> Result<(), String> {
-        // On a busy machine, above all in a guest, one byte may take seconds; a missing mechanism fails
-        // immediately.
-        let limit = Duration::from_secs(20);
-        let spec = Spec { open_timeout: limit, max_message: 1024, ..Spec::default() };
-        let until = Some(Instant::now() + limit);
-        let (mut listener, mut offer) = (self.listen)(&spec).map_err(|e| e.to_string())?;
-        // In a thread, because TIPC's connect returns only after the other side's accept.
-        let connecting = std::thread::spawn(move || (self.connect)(&spec, &mut offer));
-        let accepted = loop {
-            let step = Instant::now() + STEP;
-            let accepted = listener.accept_end(until.min(Some(step)));
-            let timed_out = matches!(accepted, Err(OpenError::TimedOut { .. }));
-            // If connecting has failed, nobody is to wait for.
-            if !timed_out || connecting.is_finished() || until <= Some(step) {
-                break accepted;
-            }
-        };
-        let connected = connecting.join().map_err(|_| "connecting panicked".to_owned())?;
-        let mut ours = connected.map_err(|e| e.to_string())?;
-        let mut theirs = accepted.map_err(|e| e.to_string())?;
-        ours.send(b'?', until)?;
-        theirs.recv(until).map(drop)
-    }
+    };
+    let connected = connecting.join().map_err(|_| "connecting panicked".to_owned())?;
+    let mut ours = connected.map_err(|e| e.to_string())?;
+    let mut theirs = accepted.map_err(|e| e.to_string())?;
+    ours.0.send(b"?", until).map_err(|e| e.to_string())?;
+    theirs.1.recv(&mut [0], until).map_err(|e| e.to_string())?;
+    Ok(())
 }
 
 /// Opens a channel within this process and sends one byte through it.
 pub(crate) fn exchange_a_byte<M: Mechanism>() -> Result<(), String> {
-    Erased::of::<M>().exchange_a_byte()
+    exchange(Erased::of::<M>())
 }
 
 /// Opens a small channel, sends a byte each way, and closes it. For rings: known to the compiler, these calls without a

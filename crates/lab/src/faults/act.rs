@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use crossway_loops::{AnyRx, AnyTx, Loops};
+use crossway_loops::Loops;
+use crossway_mech::erased::{AnyRx, AnyTx};
 use crossway_mech::{Boundaries, RecvError, SendError};
 use crossway_sys::clock::monotonic_ns;
 use crossway_sys::{OsError, shm};

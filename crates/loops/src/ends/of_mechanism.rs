@@ -1,11 +1,16 @@
-//! The ends of a role's channels of one mechanism: each loop compiled for it.
+//! The ends of a role's channels of one mechanism.
+//!
+//! The loops of throughput and round trips are compiled for each mechanism; so are, over rings, those of pairs and fans at
+//! full speed. The others exist once for all mechanisms, behind virtual calls: beside a system call, a look at the clock or
+//! a wait, these do not count, and they are the same for all that are compared. Open-ended loops are other programs' load.
 
 use std::time::Duration;
 
+use crossway_mech::erased::{AnyRx, AnyTx};
 use crossway_mech::{Caps, Facts, Mechanism, Offer, OpenError, Reliability, Rx, Spec, Tx, opening};
 use crossway_sys::clock::{instant_at, monotonic_ns};
 
-use super::{AnyRx, AnyTx, Ends};
+use super::Ends;
 use crate::LoopError;
 use crate::Window;
 use crate::role_context::{Distribution, RoleContext};
@@ -38,6 +43,36 @@ macro_rules! by_access {
             $call
         }
     };
+}
+
+/// Calls a loop with the channels behind virtual calls.
+macro_rules! virtually {
+    ($self:ident, $channels:ident => $call:expr) => {{
+        let mut behind = behind_virtual_calls(&mut $self.channels);
+        let $channels = &mut behind[..];
+        $call
+    }};
+}
+
+/// Calls a loop with the channels: with the mechanism's own halves if its messages do not enter the kernel, and otherwise
+/// with halves behind virtual calls, so that the loop exists once for all such mechanisms.
+macro_rules! by_reach {
+    ($self:ident, $channels:ident => $call:expr) => {
+        if M::CARRIER.enters_kernel() {
+            virtually!($self, $channels => $call)
+        } else {
+            let $channels = &mut $self.channels[..];
+            $call
+        }
+    };
+}
+
+/// Both halves of each channel, behind virtual calls.
+fn behind_virtual_calls<T: Tx, R: Rx>(
+    channels: &mut [(T, R)],
+) -> Vec<(&mut dyn AnyTx, &mut dyn AnyRx)> {
+    let halves = channels.iter_mut();
+    halves.map(|(tx, rx)| (tx as &mut dyn AnyTx, rx as &mut dyn AnyRx)).collect()
 }
 
 /// Whether messages may be lost. The loops that wait for a message which ends them do not exist for such a mechanism.
@@ -95,8 +130,8 @@ impl<M: Mechanism> Ends for EndsOf<M> {
     fn facts(&self) -> Facts {
         let mut facts = Facts::new();
         if let Some((tx, rx)) = self.channels.first() {
-            crossway_mech::combine(&mut facts, tx.facts());
-            crossway_mech::combine(&mut facts, rx.facts());
+            crossway_mech::combine(&mut facts, Tx::facts(tx));
+            crossway_mech::combine(&mut facts, Rx::facts(rx));
         }
         facts
     }
@@ -131,8 +166,9 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         punctuality: &mut Punctuality,
         latencies: &mut Latencies<'_>,
     ) -> Result<(), LoopError> {
-        let ends = &mut self.channels[0];
-        by_access!(context, put => requests::ask_loop(ends, context, messages, punctuality, latencies, put))
+        virtually!(self, channels => by_access!(context, put => {
+            requests::ask_loop(&mut channels[0], context, messages, punctuality, latencies, put)
+        }))
     }
 
     fn send_paced(
@@ -142,8 +178,9 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         pace: &Pace,
         punctuality: &mut Punctuality,
     ) -> Result<(), LoopError> {
-        let (tx, _) = &mut self.channels[0];
-        by_access!(context, put => paced::send_loop(tx, context, messages, pace, punctuality, put))
+        virtually!(self, channels => by_access!(context, put => {
+            paced::send_loop(&mut channels[0].0, context, messages, pace, punctuality, put)
+        }))
     }
 
     fn receive_paced(
@@ -152,7 +189,9 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         window: &Window,
         arrivals: &mut Arrivals<'_>,
     ) -> Result<(), LoopError> {
-        paced::receive_loop(&mut self.channels[0].1, context, window, arrivals)
+        virtually!(self, channels => {
+            paced::receive_loop(&mut channels[0].1, context, window, arrivals)
+        })
     }
 
     fn replay(
@@ -164,7 +203,7 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         if loses::<M>() {
             return Err(no_loop(NO_END));
         }
-        replay::play(&mut self.channels, context, messages, begin_ns)
+        virtually!(self, channels => replay::play(channels, context, messages, begin_ns))
     }
 
     fn exchange(
@@ -200,8 +239,9 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         if loses::<M>() {
             return Err(no_loop(NO_END));
         }
-        let ends = &mut self.channels[..];
-        by_access!(context, put => shared::send_loop(ends, context, until_ns, put))
+        by_reach!(self, channels => by_access!(context, put => {
+            shared::send_loop(channels, context, until_ns, put)
+        }))
     }
 
     fn publish(
@@ -211,8 +251,9 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         pace: &Pace,
         punctuality: &mut Punctuality,
     ) -> Result<(), LoopError> {
-        let ends = &mut self.channels[..];
-        by_access!(context, put => paced::publish_loop(ends, context, messages, pace, punctuality, put))
+        virtually!(self, channels => by_access!(context, put => {
+            paced::publish_loop(channels, context, messages, pace, punctuality, put)
+        }))
     }
 
     fn ask_in_flight(
@@ -224,16 +265,18 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         if loses::<M>() {
             return Err(no_loop(NO_END));
         }
-        let ends = &mut self.channels[0];
-        by_access!(context, put => clients::ask_loop(ends, context, until_ns, asked, put))
+        virtually!(self, channels => by_access!(context, put => {
+            clients::ask_loop(&mut channels[0], context, until_ns, asked, put)
+        }))
     }
 
     fn answer_all(&mut self, context: &mut RoleContext) -> Result<(), LoopError> {
         if loses::<M>() {
             return Err(no_loop(NO_END));
         }
-        let ends = &mut self.channels[..];
-        by_access!(context, put => clients::answer_loop(ends, context, put))
+        virtually!(self, channels => by_access!(context, put => {
+            clients::answer_loop(channels, context, put)
+        }))
     }
 
     fn receive_from_all(
@@ -247,11 +290,11 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         }
         // Other mechanisms have a channel for each sender.
         let fan_in = M::caps().fan_in && fan_in;
-        shared::receive_loop(&mut self.channels, context, fan_in, work)
+        by_reach!(self, channels => shared::receive_loop(channels, context, fan_in, work))
     }
 
     fn stream(&mut self, context: &mut RoleContext, stop: Stop<'_>) -> Result<u64, LoopError> {
-        open_ended::send_loop(&mut self.channels[0].0, context, stop)
+        virtually!(self, channels => open_ended::send_loop(&mut channels[0].0, context, stop))
     }
 
     fn stream_paced(
@@ -261,7 +304,9 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         pace: &Pace,
         punctuality: &mut Punctuality,
     ) -> Result<u64, LoopError> {
-        open_ended::send_paced_loop(&mut self.channels[0].0, context, stop, pace, punctuality)
+        virtually!(self, channels => {
+            open_ended::send_paced_loop(&mut channels[0].0, context, stop, pace, punctuality)
+        })
     }
 
     fn receive_stream(
@@ -269,7 +314,9 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         context: &mut RoleContext,
         arrivals: Option<&mut Arrivals<'_>>,
     ) -> Result<(), LoopError> {
-        open_ended::receive_loop(&mut self.channels[0].1, context, arrivals)
+        virtually!(self, channels => {
+            open_ended::receive_loop(&mut channels[0].1, context, arrivals)
+        })
     }
 
     fn ask_until(
@@ -278,10 +325,10 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         stop: Stop<'_>,
         times: &mut Distribution,
     ) -> Result<u64, LoopError> {
-        open_ended::ask_loop(&mut self.channels[0], context, stop, times)
+        virtually!(self, channels => open_ended::ask_loop(&mut channels[0], context, stop, times))
     }
 
     fn answer_stream(&mut self, context: &mut RoleContext) -> Result<u64, LoopError> {
-        open_ended::answer_loop(&mut self.channels[0], context)
+        virtually!(self, channels => open_ended::answer_loop(&mut channels[0], context))
     }
 }

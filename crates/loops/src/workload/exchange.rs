@@ -1,8 +1,11 @@
 //! Connect, one request, one reply, close (item C4 of the cluster study). The client times set-up and exchange.
 //! Tear-down lasts from when the client begins to close until the server has closed too, so the controller pairs the
 //! time stamps of both ends.
+//!
+//! Beside opening a channel, a virtual call does not count: what follows is compiled once for all mechanisms.
 
-use crossway_mech::{Mechanism, Offer, RecvError, Rx, Tx, opening};
+use crossway_mech::erased::{AnyRx, AnyTx};
+use crossway_mech::{Mechanism, Offer, RecvError, opening};
 use crossway_sys::clock::monotonic_ns;
 
 use super::{Put, enter, metered, take};
@@ -46,23 +49,33 @@ pub(crate) fn ask_loop<M: Mechanism, P: Put>(
     times: &mut Times,
     _: P,
 ) -> Result<(), LoopError> {
-    let len = context.receive_len();
-    let RoleContext { source, scratch, checkers, offers, spec, .. } = context;
-    let words = offers[0].words.clone();
+    let words = context.offers[0].words.clone();
     for _ in 0..exchanges {
         let mut offer = Offer { words: words.clone(), fds: Vec::new() };
         let begin = monotonic_ns();
-        let (mut tx, mut rx) = opening::connect::<M>(spec, &mut offer)?;
+        let (mut tx, mut rx) = opening::connect::<M>(&context.spec, &mut offer)?;
         let connected = monotonic_ns();
-        P::put(&mut tx, source, scratch)?;
-        tx.flush()?;
-        take(&mut rx, &mut scratch[..len], &mut checkers[0])?;
+        ask_once::<P>(&mut tx, &mut rx, context)?;
         let answered = monotonic_ns();
         opening::close((tx, rx));
         times.set_up.record(connected - begin);
         times.exchanged.record(answered - connected);
         times.closing.push(answered);
     }
+    Ok(())
+}
+
+#[inline(never)]
+fn ask_once<P: Put>(
+    mut tx: &mut dyn AnyTx,
+    mut rx: &mut dyn AnyRx,
+    context: &mut RoleContext,
+) -> Result<(), LoopError> {
+    let len = context.receive_len();
+    let RoleContext { source, scratch, checkers, .. } = context;
+    P::put(&mut tx, source, scratch)?;
+    tx.flush()?;
+    take(&mut rx, &mut scratch[..len], &mut checkers[0])?;
     Ok(())
 }
 
@@ -87,30 +100,39 @@ pub(crate) fn answer_loop<M: Mechanism, P: Put>(
     closed: &mut Vec<u64>,
     _: P,
 ) -> Result<(), LoopError> {
-    let len = context.receive_len();
-    let sees_close = context.caps.detects_peer_death;
-    let RoleContext { source, scratch, checkers, .. } = context;
     for _ in 0..exchanges {
         let (mut tx, mut rx) = opening::accept(listener, None)?;
-        take(&mut rx, &mut scratch[..len], &mut checkers[0])?;
-        P::put(&mut tx, source, scratch)?;
-        tx.flush()?;
-        if sees_close {
-            match rx.recv(&mut scratch[..len], None) {
-                Err(RecvError::PeerClosed) => {}
-                Ok(_) => {
-                    return Err(LoopError::Wrong(
-                        "a second request arrived on a connection that serves only one".to_owned(),
-                    ));
-                }
-                // A reset is a close, too: the client may have closed before it received the last part of our
-                // reply.
-                Err(RecvError::Os(_)) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
+        answer_once::<P>(&mut tx, &mut rx, context)?;
         opening::close((tx, rx));
         closed.push(monotonic_ns());
     }
     Ok(())
+}
+
+/// Answers the request of a connection, and waits until its client closes it.
+#[inline(never)]
+fn answer_once<P: Put>(
+    mut tx: &mut dyn AnyTx,
+    mut rx: &mut dyn AnyRx,
+    context: &mut RoleContext,
+) -> Result<(), LoopError> {
+    let len = context.receive_len();
+    let sees_close = context.caps.detects_peer_death;
+    let RoleContext { source, scratch, checkers, .. } = context;
+    take(&mut rx, &mut scratch[..len], &mut checkers[0])?;
+    P::put(&mut tx, source, scratch)?;
+    tx.flush()?;
+    if !sees_close {
+        return Ok(());
+    }
+    match rx.recv(&mut scratch[..len], None) {
+        Err(RecvError::PeerClosed) => Ok(()),
+        Ok(_) => Err(LoopError::Wrong(
+            "a second request arrived on a connection that serves only one".to_owned(),
+        )),
+        // A reset is a close, too: the client may have closed before it received the last part of our
+        // reply.
+        Err(RecvError::Os(_)) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
 }

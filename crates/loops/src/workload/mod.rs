@@ -1,5 +1,5 @@
-//! The workloads, one file each. The loop of each is generic over the halves of a channel, so that no timed loop
-//! contains a virtual call; the loops are called through [`Ends`], and all around them exists once.
+//! The workloads, one file each. The loop of each is generic over the halves of a channel, so that those of throughput and
+//! round trips contain no virtual call; the loops are called through [`Ends`], and all around them exists once.
 
 pub(crate) mod clients;
 pub(crate) mod exchange;

@@ -18,7 +18,7 @@ impl<T, R> Complete<T, R> {
     }
 }
 
-impl<T: Tx, R: Rx> Listener for Complete<T, R> {
+impl<T: Tx + 'static, R: Rx + 'static> Listener for Complete<T, R> {
     type Tx = T;
     type Rx = R;
 
