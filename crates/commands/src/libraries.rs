@@ -5,6 +5,7 @@
 //! written to a folder that lasts and to which nobody else may write, and stays there.
 
 use std::io::Read;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,10 +14,12 @@ use anyhow::{Context, bail};
 use crossway_lab::contender::Folders;
 use crossway_sys::{kept, lease, proc};
 use crossway_tipc_client::unmodified::{self, CannotRun};
-use flate2::read::GzDecoder;
+use lzma_rust2::LzmaReader;
 
-/// File names and contents, as gzip, of the libraries in this program; none unless it was built by `make dist`.
-const CONTAINED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/libraries.rs"));
+/// The libraries in this program: their file names, where each is in the content, and the content, as LZMA. None unless it was
+/// built by `make dist`.
+const CONTAINED: (&[(&str, Range<usize>)], &[u8]) =
+    include!(concat!(env!("OUT_DIR"), "/libraries.rs"));
 
 /// Where root keeps them: programs that have changed their user can read them there.
 const OF_SYSTEM: &str = "/var/cache/crossway";
@@ -33,15 +36,22 @@ pub(crate) fn find(name: &str, given: Option<&Path>) -> anyhow::Result<PathBuf> 
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     match unmodified::library_named(name, &own) {
         Err(missing @ CannotRun::NoLibrary { .. }) => {
-            let contained = CONTAINED.iter().find(|(known, _)| *known == name);
-            let (_, packed) = contained.ok_or(missing)?;
-            let mut content = Vec::new();
-            let unpacked = GzDecoder::new(*packed).read_to_end(&mut content);
-            unpacked.with_context(|| format!("this program's copy of {name} is damaged"))?;
-            keep(name, &content, &folders(&own))
+            let (names, packed) = CONTAINED;
+            let contained = names.iter().find(|(known, _)| *known == name);
+            let (_, place) = contained.ok_or(missing)?;
+            let content = unpacked(packed, place.end)
+                .with_context(|| format!("this program's copy of {name} is damaged"))?;
+            keep(name, &content[place.clone()], &folders(&own))
         }
         found => Ok(found?),
     }
+}
+
+/// The first `len` bytes of what is packed.
+fn unpacked(packed: &[u8], len: usize) -> std::io::Result<Vec<u8>> {
+    let mut content = vec![0; len];
+    LzmaReader::new_mem_limit(packed, u32::MAX, None)?.read_exact(&mut content)?;
+    Ok(content)
 }
 
 /// The folders for copies, the best first.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use flate2::read::GzDecoder;
+use lzma_rust2::LzmaReader;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value, context};
 use serde::Serialize;
@@ -30,7 +30,7 @@ const TEMPLATE: &str = include_str!("../assets/page.html");
 const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
 /// The chart library, compressed by the build script.
-const PACKED_PLOTLY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plotly.js.gz"));
+const PACKED_PLOTLY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plotly.js.lzma"));
 
 /// Maximum number of lines in a chart that a reader can still distinguish. With more contenders, the charts show a
 /// selection at first.
@@ -200,7 +200,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
     environment.add_template("page.html", TEMPLATE)?;
     let title = format!("Crossway report: {}", run.plan_name());
     let mut plotly = String::new();
-    GzDecoder::new(PACKED_PLOTLY).read_to_string(&mut plotly)?;
+    LzmaReader::new_mem_limit(PACKED_PLOTLY, u32::MAX, None)?.read_to_string(&mut plotly)?;
     environment.get_template("page.html")?.render_captured_to(
         context! {
             policy => policy(&plotly),
