@@ -1,5 +1,6 @@
 //! Parsers and shell completions for values that several subcommands take on the command line.
 
+use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -110,7 +111,7 @@ pub(crate) fn replay_channels(text: &str) -> Result<Channels, String> {
         return Ok(Channels::All);
     }
     let numbers: Option<Vec<u32>> = text.split(',').map(|word| word.trim().parse().ok()).collect();
-    let distinct = |numbers: &Vec<u32>| numbers.iter().collect::<BTreeSet<_>>().len();
+    let distinct = |numbers: &Vec<u32>| numbers.iter().collect_tree::<BTreeSet<&u32>>().len();
     let allowed = numbers.filter(|n| distinct(n) == n.len() && n.len() <= MOST_CHANNELS);
     allowed.map(Channels::These).ok_or_else(|| {
         format!("write 'all', or up to {MOST_CHANNELS} different numbers with commas between them")

@@ -8,6 +8,7 @@ mod machine;
 mod processor;
 mod system;
 
+use crossway_records::sorting::CollectTree;
 use std::collections::BTreeMap;
 
 use crossway_sys::procfs::{self, CgroupLimits, LoadAverage};
@@ -184,7 +185,7 @@ fn tool_versions() -> BTreeMap<String, String> {
             Found::Ready { version, .. } => Some(((*name).to_owned(), version)),
             Found::Missing(_) => None,
         })
-        .collect()
+        .collect_tree()
 }
 
 #[cfg(test)]

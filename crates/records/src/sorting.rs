@@ -1,4 +1,4 @@
-//! Stable sorting of short lists, in little code.
+//! Stable sorting of short lists, and collecting into trees, in little code.
 //!
 //! What the standard library compiles for each type and each comparison has 5 kB, and a run is evaluated in a hundred
 //! orders. Here it sorts places, once for all of them.
@@ -26,6 +26,19 @@ impl<T> SortSmall<T> for [T] {
     }
 }
 
+/// Collecting like [`Iterator::collect`] into a tree of the standard library, which would sort first, and for each type of
+/// values in 5 kB of code. Here they are inserted one by one.
+pub trait CollectTree: Iterator + Sized {
+    /// Collects all values; of two with the same key, the later one stays.
+    fn collect_tree<T: Default + Extend<Self::Item>>(self) -> T {
+        let mut tree = T::default();
+        tree.extend(self);
+        tree
+    }
+}
+
+impl<I: Iterator> CollectTree for I {}
+
 /// The places of `len` values in their order.
 fn sorted(len: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering) -> Vec<usize> {
     let mut places: Vec<usize> = (0..len).collect();
@@ -49,7 +62,17 @@ fn arrange(mut from: Vec<usize>, swap: &mut dyn FnMut(usize, usize)) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    #[test]
+    fn a_tree_is_that_of_the_standard_library() {
+        let pairs = [(3, 'a'), (1, 'b'), (3, 'c'), (2, 'd')];
+        let tree: BTreeMap<u32, char> = pairs.into_iter().collect_tree();
+        assert_eq!(tree, pairs.into_iter().collect());
+        assert_eq!(tree[&3], 'c');
+    }
 
     #[test]
     fn the_order_is_that_of_the_standard_library() {

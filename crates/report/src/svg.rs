@@ -9,7 +9,7 @@ use crate::html::{Drawn, drawn};
 use crate::run::Run;
 use crate::steps::{self, Shapes};
 use crate::units::{Quantity, size};
-use crossway_records::sorting::SortSmall;
+use crossway_records::sorting::{CollectTree, SortSmall};
 
 const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 470.0;
@@ -118,7 +118,7 @@ fn open(out: &mut String, chart: &Chart, view: &str, run: &Run, contenders: &[Dr
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
         escape(&format!("{}: {view}. {}", chart.title, run.verdict().headline))
     );
-    let colours: BTreeSet<_> = contenders.iter().map(|c| c.colours).collect();
+    let colours: BTreeSet<_> = contenders.iter().map(|c| c.colours).collect_tree();
     let class = |dark: bool| {
         colours.iter().fold(String::new(), |mut css, (on_light, on_dark)| {
             let colour = if dark { on_dark } else { on_light };

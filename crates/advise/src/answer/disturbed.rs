@@ -9,7 +9,7 @@ use super::super::trials::Trial;
 use crossway_lab::other_work::{OtherWork, other_cpus, warning_about};
 use crossway_lab::preflight::{self, Finding};
 use crossway_records::compare::durations::{CHANGES_FIGURES, Planned, names};
-use crossway_records::sorting::SortSmall;
+use crossway_records::sorting::{CollectTree, SortSmall};
 
 /// Describes what disturbed the machine before and during these runs, in one sentence for each kind of disturbance.
 pub(super) fn disturbances(
@@ -23,7 +23,7 @@ pub(super) fn disturbances(
 /// Says that the trials that gave the figures had different planned durations; `None` if all had the same.
 pub(super) fn durations(judged: &[Judged]) -> Option<String> {
     let current = judged.iter().filter(|j| !j.former);
-    let all: BTreeSet<Planned> = current.flat_map(|j| j.durations.iter().copied()).collect();
+    let all: BTreeSet<Planned> = current.flat_map(|j| j.durations.iter().copied()).collect_tree();
     (all.len() > 1).then(|| {
         format!("the trials have different durations ({}), {CHANGES_FIGURES}", names(&all))
     })

@@ -1,6 +1,7 @@
 //! What follows from the runs that trials are from: whether candidates were measured side by side, with the machine in one
 //! state, and whether earlier runs speak against a choice.
 
+use crossway_records::sorting::CollectTree;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Advice;
@@ -23,7 +24,7 @@ pub(super) fn side_by_side(
         *candidates_of.entry(run).or_default() += 1;
     }
     let of_few = |(run, n): (&str, usize)| (2 * n <= judged.len()).then(|| run.to_owned());
-    let few: BTreeSet<String> = candidates_of.into_iter().filter_map(of_few).collect();
+    let few: BTreeSet<String> = candidates_of.into_iter().filter_map(of_few).collect_tree();
     let mut left_out: BTreeSet<&String> = BTreeSet::new();
     for j in judged {
         let (of_few, of_most): (Vec<&String>, Vec<_>) =
@@ -84,7 +85,7 @@ pub(super) fn why_no_confidence(sources: &Sources<'_>, choice: &Choice<'_>) -> O
 /// close to each other that they can be parts of one survey.
 fn minutes_between_runs(sources: &Sources<'_>, candidates: &[&Judged]) -> Option<u64> {
     const ONE_SURVEY_MINUTES: u64 = 10;
-    let runs: BTreeSet<&String> = candidates.iter().flat_map(|j| &j.runs).collect();
+    let runs: BTreeSet<&String> = candidates.iter().flat_map(|j| &j.runs).collect_tree();
     let begun: Vec<u64> = runs
         .into_iter()
         .filter_map(|run| Some(Folder::info(&sources.run_dir(run)).ok()?.started_unix_ms))

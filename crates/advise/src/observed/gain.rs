@@ -111,9 +111,8 @@ impl Flow {
             ways.push(("spin", "spin".into(), mechanisms));
         } else if let Some((look_us, id)) = look_us.zip(unmodified(now)) {
             // Whoever does not wait for an answer gains nothing from looking for it.
-            let spin = Table::from_iter([("spin_us".to_owned(), number(look_us))]);
-            let wait = Table::from_iter([("hybrid".to_owned(), Value::Table(spin))]);
-            ways.push(("unmodified", Value::Table(wait), vec![id.into()]));
+            let wait = table([("hybrid", table([("spin_us", number(look_us))]))]);
+            ways.push(("unmodified", wait, vec![id.into()]));
         }
         for (name, wait, mechanisms) in ways {
             let mut group = Table::new();

@@ -5,6 +5,7 @@
 //! long. So trials are made with both, and how long the program's own exchange takes says how often
 //! it ran on one CPU. What counts for it is the mean: it runs for long, and through both.
 
+use crossway_records::sorting::CollectTree;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{RngExt, SeedableRng};
@@ -51,7 +52,7 @@ pub(super) type Rounds<'r> = BTreeMap<(bool, u32), &'r Record>;
 pub(super) fn by_round<'r>(records: &'r [Record], id: &str, ends: Ends) -> Rounds<'r> {
     let these = |r: &&Record| r.mechanism == id && compares(r) && Ends::of(r) == ends;
     let key = |r: &Record| (r.inputs.placement == Placement::SameCore, r.inputs.trial);
-    records.iter().filter(these).map(|r| (key(r), r)).collect()
+    records.iter().filter(these).map(|r| (key(r), r)).collect_tree()
 }
 
 /// Whether a trial can be compared with others. A replay that differs from its recording can: all
@@ -86,7 +87,7 @@ impl Times {
     /// Of each round in which both cases have a time. Where a mechanism was measured with one
     /// placement only, its time is the same with both.
     pub(super) fn of([a, b]: &[Rounds<'_>; 2], ns: impl Fn(&Record) -> Option<f64>) -> Vec<Times> {
-        let numbers: BTreeSet<u32> = a.keys().map(|(_, number)| *number).collect();
+        let numbers: BTreeSet<u32> = a.keys().map(|(_, number)| *number).collect_tree();
         let both = |rounds: &Rounds<'_>, number| {
             let [together, apart] =
                 [true, false].map(|one| rounds.get(&(one, number)).and_then(|record| ns(record)));

@@ -13,7 +13,7 @@ use crossway_lab::meters::{HostAsk, HostMeter};
 use crossway_lab::other_work::{self, OtherWork};
 use crossway_lab::preflight::{self, Activity, Need, Severity};
 use crossway_records::limits::{Limits as Readings, Spread, TWO_COPIES_FASTER};
-use crossway_records::sorting::SortSmall;
+use crossway_records::sorting::{CollectTree, SortSmall};
 use crossway_report::units::{Quantity, size};
 use crossway_sys::topology::Topology;
 use crossway_sys::usage::Usage;
@@ -82,7 +82,7 @@ impl Run for Limits {
         if let Some(file) = &self.save {
             output::check(file, "name another file with --save")?;
         }
-        let named = ask.pairs.iter().flat_map(|(a, b)| [*a, *b]).collect::<BTreeSet<_>>();
+        let named = ask.pairs.iter().flat_map(|(a, b)| [*a, *b]).collect_tree::<BTreeSet<_>>();
         let cpus = if named.is_empty() { allowed } else { named.into_iter().collect() };
         warn_of_others(cpus, ui)?;
         let meter = HostMeter::start(&HostAsk::default());

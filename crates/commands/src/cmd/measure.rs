@@ -3,6 +3,7 @@
 mod outcome;
 mod preview;
 
+use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -173,7 +174,7 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
     if plan.faults && !summary.interrupted {
         let records = read_records(&summary.dir)?.records;
         let ran = records.iter().filter(|r| r.status == Status::Ok).map(|r| r.mechanism.clone());
-        let mechanisms: BTreeSet<String> = ran.collect();
+        let mechanisms: BTreeSet<String> = ran.collect_tree();
         summary.interrupted = !faults::take_beside(&summary.dir, mechanisms.into_iter().collect())?;
     }
     if plan.moves && !summary.interrupted {

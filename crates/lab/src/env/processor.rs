@@ -1,5 +1,6 @@
 //! The processor: its name, the features that affect timing, its clocks and its frequency governor.
 
+use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 
 use crossway_sys::topology::Topology;
@@ -97,7 +98,7 @@ impl Processor {
                 .split_whitespace()
                 .filter(|f| FLAGS_OF_INTEREST.contains(f))
                 .map(str::to_owned)
-                .collect(),
+                .collect_tree(),
         }
     }
 
@@ -216,7 +217,7 @@ impl Frequency {
             .cpus
             .iter()
             .filter_map(|c| text(&format!("{root}/cpu{}/cpufreq/scaling_governor", c.id)))
-            .collect();
+            .collect_tree();
         // The two drivers have switches with opposite meanings.
         let turbo = text(&format!("{root}/intel_pstate/no_turbo"))
             .map(|t| t == "0")

@@ -1,5 +1,6 @@
 //! The kernel and its environment: settings, memory, power, hypervisor, container.
 
+use crossway_records::sorting::CollectTree;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -121,7 +122,7 @@ pub(super) fn mitigations() -> BTreeMap<String, String> {
             let value = text(&format!("{dir}/{name}"))?;
             Some((name, value))
         })
-        .collect()
+        .collect_tree()
 }
 
 /// Kernel settings that affect mechanisms.
@@ -179,7 +180,7 @@ pub(super) fn sysctls() -> BTreeMap<String, String> {
                 sysctl(name)?.split_whitespace().collect::<Vec<_>>().join(" "),
             ))
         })
-        .collect()
+        .collect_tree()
 }
 
 /// The value of a kernel setting, named as sysctl(8) does; `None` if it does not exist, cannot be read or is empty.

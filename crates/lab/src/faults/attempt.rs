@@ -1,5 +1,6 @@
 //! One attempt: opens a channel, injects a fault at one end, and observes the other.
 
+use crossway_records::sorting::CollectTree;
 use std::time::Duration;
 
 use crossway_mech::{Boundaries, Reliability};
@@ -132,7 +133,7 @@ impl Bench<'_> {
         survivor: &mut Actor,
         ended: &Ended,
     ) -> Vec<Leftover> {
-        let now = || places::look().difference(before).cloned().collect::<Things>();
+        let now = || places::look().difference(before).cloned().collect_tree::<Things>();
         let at_death = now();
         if matches!(ended, Ended::Over(_)) {
             survivor.close();

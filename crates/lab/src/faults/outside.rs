@@ -6,6 +6,7 @@
 //! window's content is correct. Only the process of the end itself is killed; processes that it started, such as a
 //! broker, keep running.
 
+use crossway_records::sorting::CollectTree;
 use std::time::Duration;
 
 use crossway_sys::clock::monotonic_ns;
@@ -312,7 +313,7 @@ impl Ends {
 /// The objects left behind when one end died, and what removed each of them: the survivor when it closed its end, a
 /// sweep of Crossway's leases, or nothing.
 fn left_behind(before: &Things, mut ends: Ends) -> Vec<Leftover> {
-    let now = || places::look().difference(before).cloned().collect::<Things>();
+    let now = || places::look().difference(before).cloned().collect_tree::<Things>();
     let at_death = now();
     // Most survivors have already exited with an error; one that hangs is killed.
     if ends.survivor.close(Duration::from_secs(1)).is_err() {

@@ -1,5 +1,6 @@
 //! Exhausted resources: descriptors, locked memory, space in file systems.
 
+use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
@@ -149,8 +150,8 @@ fn leave_no_descriptor(pid: u32) -> Result<(), NoObservation> {
     let dir = format!("/proc/{pid}/fd");
     let entries = fs::read_dir(&dir).map_err(|e| NoObservation::Failed(format!("{dir}: {e}")))?;
     let numbers =
-        entries.filter_map(Result::ok).filter_map(|e| e.file_name().to_str()?.parse().ok());
-    let taken: BTreeSet<u64> = numbers.collect();
+        entries.filter_map(Result::ok).filter_map(|e| e.file_name().to_str()?.parse::<u64>().ok());
+    let taken: BTreeSet<u64> = numbers.collect_tree();
     // A new descriptor would get the lowest free number, which this limit excludes.
     let free = (0..).find(|number| !taken.contains(number)).unwrap_or(0);
     Ok(proc::set_limit(pid, Limited::Descriptors, free)?)

@@ -1,5 +1,6 @@
 //! Summarises fault records: one row per mechanism.
 
+use crossway_records::sorting::CollectTree;
 use std::collections::BTreeMap;
 
 use super::{Fault, FaultRecord, Leftover, Outcome, Remover};
@@ -69,7 +70,7 @@ fn summary(mechanism: &str, records: Vec<&FaultRecord>) -> Summary {
     }
     Summary {
         mechanism: mechanism.to_owned(),
-        faults: by_fault.into_iter().map(|(fault, of_it)| (fault, of_fault(&of_it))).collect(),
+        faults: by_fault.into_iter().map(|(fault, of_it)| (fault, of_fault(&of_it))).collect_tree(),
         left_behind,
         looked_for_leftovers: looked.count() > 0,
     }

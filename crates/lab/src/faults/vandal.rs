@@ -1,6 +1,7 @@
 //! Writes random bytes to everything in a process that belongs to a channel: its descriptors and its shared memory.
 //! Whatever existed before the channel was opened is not touched.
 
+use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
@@ -114,7 +115,7 @@ fn descriptors(pid: u32) -> BTreeSet<(RawFd, String)> {
             let target = fs::read_link(entry.path()).ok()?.display().to_string();
             Some((number, target))
         })
-        .collect()
+        .collect_tree()
 }
 
 /// The shared and writable mappings of a process, except those of a kernel facility such as io_uring.
@@ -129,5 +130,5 @@ fn shared_mappings(pid: u32) -> BTreeSet<(u64, u64)> {
             let number = |text| u64::from_str_radix(text, 16).ok();
             shared.then_some((number(begin)?, number(end)?))
         })
-        .collect()
+        .collect_tree()
 }

@@ -1,5 +1,6 @@
 //! Parses single values of a plan's axes.
 
+use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -150,7 +151,7 @@ fn channels(at: &At<'_>, value: &Value) -> Result<Channels, PlanError> {
     let one = |value| Ok(at.number(value, 0, u64::from(u32::MAX))? as u32);
     let Some(list) = value.as_array() else { return Ok(Channels::These(vec![one(value)?])) };
     let numbers: Vec<u32> = list.iter().map(one).collect::<Result<_, _>>()?;
-    let distinct: BTreeSet<&u32> = numbers.iter().collect();
+    let distinct: BTreeSet<&u32> = numbers.iter().collect_tree();
     if numbers.is_empty() || distinct.len() < numbers.len() || numbers.len() > MOST_CHANNELS {
         return Err(at.bad(format!(
             "allowed: a number, a list of 1 to {MOST_CHANNELS} different numbers, or 'all'"

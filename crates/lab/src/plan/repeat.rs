@@ -1,5 +1,6 @@
 //! Writes a plan that repeats one record, from the record's inputs.
 
+use crossway_records::sorting::CollectTree;
 use serde::Serialize;
 use toml::{Table, Value};
 
@@ -91,7 +92,7 @@ pub fn number(n: u64) -> Value {
 
 /// A table with these entries.
 pub fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
-    Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect_tree())
 }
 
 /// Converts a value of a record to TOML; values have the same form in plans as in records.

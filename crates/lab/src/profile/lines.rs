@@ -1,5 +1,6 @@
 //! Finds the functions (including inlined ones) and the source lines of addresses, with binutils' addr2line.
 
+use crossway_records::sorting::CollectTree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -43,7 +44,7 @@ pub(super) fn look_up(dso: &Path, offsets: &BTreeSet<u64>) -> Places {
         .iter()
         .filter_map(|offset| Some((*offset, answered.get(&segments.address(*offset))?.clone())))
         .filter(|(_, places)| !places.is_empty())
-        .collect()
+        .collect_tree()
 }
 
 /// Parses the output of addr2line by address: a line `0x...`, then two lines for each function, its name and its source

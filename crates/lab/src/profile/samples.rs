@@ -1,6 +1,6 @@
 //! A role's samples by kind of work, function, source line and stack.
 
-use crossway_records::sorting::SortSmall;
+use crossway_records::sorting::{CollectTree, SortSmall};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -60,7 +60,7 @@ pub(super) fn look_up(samples: &[Sample]) -> BTreeMap<String, Places> {
             (dso, places)
         })
         .filter(|(_, places)| places.values().flatten().any(|place| !place.line.is_empty()))
-        .collect()
+        .collect_tree()
 }
 
 /// Adds one sample to the counts by kind of work, by innermost function and by stack.

@@ -10,6 +10,7 @@ mod pauses;
 mod running;
 mod testbeds;
 
+use crossway_records::sorting::CollectTree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -274,7 +275,7 @@ pub fn findings_before(here: &Environment, cases: &[Case]) -> Vec<Finding> {
 
 /// What the run needs from the machine.
 fn need(cases: &[Case]) -> Need {
-    let cpus: BTreeSet<u32> = cases.iter().flat_map(|c| c.inputs.cpus.clone()).collect();
+    let cpus: BTreeSet<u32> = cases.iter().flat_map(|c| c.inputs.cpus.clone()).collect_tree();
     Need {
         cpus: cpus.into_iter().collect(),
         roles: 2,
@@ -309,6 +310,6 @@ pub fn survey(cases: &[Case]) -> Vec<Option<Obstacle>> {
 /// Probes each mechanism once.
 fn probe(cases: &[Case]) -> BTreeMap<&'static str, Probe> {
     let here = cases.iter().filter(|c| c.inputs.testbed.is_none());
-    let wanted: BTreeSet<&str> = here.map(|c| c.mechanism).collect();
-    catalogue::all().filter(|e| wanted.contains(e.id())).map(|e| (e.id(), e.probe())).collect()
+    let wanted: BTreeSet<&str> = here.map(|c| c.mechanism).collect_tree();
+    catalogue::all().filter(|e| wanted.contains(e.id())).map(|e| (e.id(), e.probe())).collect_tree()
 }

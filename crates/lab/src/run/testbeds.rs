@@ -1,6 +1,7 @@
 //! The testbeds of a run. Those needed by cases without records are set up before the first trial and removed at the
 //! end of the run.
 
+use crossway_records::sorting::CollectTree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -78,7 +79,7 @@ impl LiveTestbeds {
 
     /// The fingerprints of all hosts by machine id.
     pub(super) fn environments(&self) -> BTreeMap<String, Environment> {
-        self.0.values().flatten().flat_map(LiveTestbed::environments).collect()
+        self.0.values().flatten().flat_map(LiveTestbed::environments).collect_tree()
     }
 
     fn testbed(&self, inputs: &Inputs) -> Option<&Result<LiveTestbed, TestbedError>> {

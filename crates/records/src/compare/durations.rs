@@ -1,5 +1,6 @@
 //! Checks whether trials that are compared or belong to one case were planned to last equally long.
 
+use crate::sorting::CollectTree;
 use std::collections::BTreeSet;
 
 use crate::cases::Case;
@@ -31,7 +32,7 @@ pub fn planned(inputs: &Inputs) -> Planned {
 
 /// The durations for which the trials of a case that count were planned.
 fn of(case: &Case) -> BTreeSet<Planned> {
-    case.good().map(|r| planned(&r.inputs)).collect()
+    case.good().map(|r| planned(&r.inputs)).collect_tree()
 }
 
 /// A remark on cases whose own trials have different durations, so that their figures are of no single duration; `None`

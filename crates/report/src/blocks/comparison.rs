@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crossway_records::rank::{MOVED, WaitClass};
 use crossway_records::record::Span;
-use crossway_records::sorting::SortSmall;
+use crossway_records::sorting::{CollectTree, SortSmall};
 use crossway_records::stats::Estimate;
 
 use super::footnotes::{TWO_REGIMES, marks_explained, two_regimes, without_cpu_time};
@@ -151,7 +151,7 @@ fn entries(summary: &Summary, setting: usize, columns: &[Column]) -> Vec<Row> {
             column.metric().map_or(Vec::new(), of_class)
         })
         .collect();
-    let sizes: BTreeSet<u64> = columns.iter().map(|column| column.size).collect();
+    let sizes: BTreeSet<u64> = columns.iter().map(|column| column.size).collect_tree();
     let place = |class: WaitClass| WaitClass::ALL.iter().position(|c| *c == class);
     let mut entries: Vec<((Option<usize>, f64), Row)> = Vec::new();
     for (index, contender) in summary.contenders.iter().enumerate() {

@@ -1,5 +1,6 @@
 //! The heat map of round trips by pair of cores.
 
+use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 
 use crossway_records::inputs::Placement;
@@ -51,7 +52,7 @@ pub(super) fn heat_map(summary: &Summary, limits: &Limits) -> Option<Chart> {
             .filter(|c| load_name(summary.settings[c.setting].load) == load)
             .filter_map(|c| Some((c, pair(c)?)))
             .collect();
-        let cpus: BTreeSet<u32> = cases.iter().flat_map(|(_, (a, b))| [*a, *b]).collect();
+        let cpus: BTreeSet<u32> = cases.iter().flat_map(|(_, (a, b))| [*a, *b]).collect_tree();
         let cpus: Vec<u32> = cpus.into_iter().collect();
         let labels: Vec<String> = cpus.iter().map(u32::to_string).collect();
         let mut matrix = Matrix::new(labels.clone(), labels);

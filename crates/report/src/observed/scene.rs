@@ -7,7 +7,7 @@ use crossway_observe::recording::{Direction, DirectionSummary, Recording, Spread
 use serde::Serialize;
 
 use crate::units::Quantity;
-use crossway_records::sorting::SortSmall;
+use crossway_records::sorting::{CollectTree, SortSmall};
 
 /// Maximum number of boxes in the picture. With more, arrows cannot be followed any more.
 const BOXES_MAX: usize = 40;
@@ -170,7 +170,7 @@ impl Builder {
         let mut order: Vec<usize> = (0..self.nodes.len()).filter(|n| weights[*n].2 > 0).collect();
         order.sort_small_by_key(|n| std::cmp::Reverse(weights[*n]));
         order.truncate(BOXES_MAX);
-        let kept: BTreeSet<usize> = order.into_iter().collect();
+        let kept: BTreeSet<usize> = order.into_iter().collect_tree();
         let place: HashMap<usize, usize> =
             kept.iter().enumerate().map(|(to, n)| (*n, to)).collect();
         let nodes = self.nodes.into_iter().enumerate().filter(|(n, _)| kept.contains(n));

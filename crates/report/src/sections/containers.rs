@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crossway_records::figure::Figure;
 use crossway_records::inputs::Workload;
 use crossway_records::record::{LOCAL, Record, Status};
-use crossway_records::sorting::SortSmall;
+use crossway_records::sorting::{CollectTree, SortSmall};
 use crossway_records::testbed::{APART, TestbedKind};
 
 use crate::run::Run;
@@ -42,7 +42,7 @@ pub(super) fn containers(run: &Run) -> Option<Section> {
         here.iter().find(|(_, n)| n == name).map_or(0, |(r, _)| spec(r).map_or(0, |n| n + 1))
     });
     shares.sort_unstable();
-    let sizes: BTreeSet<u64> = here.iter().map(|(r, _)| r.inputs.size_bytes).collect();
+    let sizes: BTreeSet<u64> = here.iter().map(|(r, _)| r.inputs.size_bytes).collect_tree();
     let mut tables = Vec::new();
     for size in sizes {
         for (workload, title) in

@@ -13,7 +13,7 @@ use crossway_records::cases;
 use crossway_records::inputs::Workload;
 use crossway_records::rank::{Rankings, Reversal, rank};
 use crossway_records::record::{Counts, LOCAL, Record, Status};
-use crossway_records::sorting::SortSmall;
+use crossway_records::sorting::{CollectTree, SortSmall};
 use crossway_records::stats::{Estimate, TRIALS_AT_LEAST};
 
 use crate::contender::Contender;
@@ -276,7 +276,7 @@ impl Summary {
         figures
             .flat_map(|c| c.msgs_per_s.iter().map(|f| f.n).chain(latencies(c)).collect::<Vec<_>>())
             .filter(|n| *n >= TRIALS_AT_LEAST)
-            .collect()
+            .collect_tree()
     }
 
     /// Returns the message sizes of the cases that satisfy `wanted`, in ascending order.

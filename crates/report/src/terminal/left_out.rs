@@ -1,5 +1,6 @@
 //! The trials and messages that the figures do not include, and why.
 
+use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -23,7 +24,8 @@ pub(super) fn left_out(summary: &Summary, width: u16) -> String {
     ] {
         let reasons = by_reason(&summary.troubles, status);
         // A case that fails repeatedly leaves a skipped record for each of its remaining trials.
-        let cases: BTreeSet<&str> = reasons.iter().flat_map(|r| r.cases.iter().copied()).collect();
+        let cases: BTreeSet<&str> =
+            reasons.iter().flat_map(|r| r.cases.iter().copied()).collect_tree();
         let (n, nouns) = match status {
             Status::Skipped => (cases.len(), ("case", "cases")),
             _ => (summary.trials(status), ("trial", "trials")),

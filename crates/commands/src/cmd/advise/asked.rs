@@ -2,6 +2,7 @@
 
 use anyhow::{Context, bail};
 use crossway_advise::property::Property;
+use crossway_lab::plan;
 use toml::{Table, Value};
 
 use crate::args;
@@ -135,8 +136,7 @@ impl Asked {
             }
         }
         if let Some(workers) = self.load_cpu {
-            let load = Table::from_iter([("cpu".to_owned(), Value::Integer(workers))]);
-            table.insert("load".into(), Value::Table(load));
+            table.insert("load".into(), plan::table([("cpu", Value::Integer(workers))]));
         }
         if !self.shares.is_empty() {
             let words = self.shares.iter().map(|word| word.clone().into()).collect();
@@ -161,10 +161,10 @@ impl Asked {
         }
         if !self.languages.is_empty() {
             let all: Vec<Value> = self.languages.iter().map(|l| l.clone().into()).collect();
-            let wish = [("wish".to_owned(), "require".into()), ("all_of".to_owned(), all.into())];
+            let wish = plan::table([("wish", "require".into()), ("all_of", all.into())]);
             let name = Property::Language.name();
             let properties = below(table, "properties")?;
-            properties.insert(name.to_owned(), Value::Table(Table::from_iter(wish)));
+            properties.insert(name.to_owned(), wish);
         }
         let wishes = [
             ("require", &self.require),
@@ -194,7 +194,8 @@ impl Asked {
                     properties.insert(name.to_owned(), Value::String(wish.to_owned()));
                     continue;
                 };
-                let mut inner = Table::from_iter([("wish".to_owned(), wish.into())]);
+                let mut inner = Table::new();
+                inner.insert("wish".to_owned(), wish.into());
                 if property == Property::CrashDetection {
                     let ms = args::seconds(value)
                         .map_err(|why| anyhow::anyhow!("--{wish} {word}: {why}"))?

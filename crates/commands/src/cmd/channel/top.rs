@@ -11,7 +11,7 @@ use crossway_channel::{Directory, Status};
 use super::{ANSWER, Place};
 use crate::args;
 use crate::ui::Ui;
-use crossway_records::sorting::SortSmall;
+use crossway_records::sorting::{CollectTree, SortSmall};
 
 /// Arguments of `top`.
 #[derive(clap::Args)]
@@ -86,7 +86,8 @@ fn show(
         }
         return;
     }
-    let before: BTreeMap<u64, &Status> = before.iter().map(|status| (status.id, status)).collect();
+    let before: BTreeMap<u64, &Status> =
+        before.iter().map(|status| (status.id, status)).collect_tree();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header([

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{Site, ask, socket};
 use crate::args;
 use crate::ui::{Interrupts, on_screen};
-use crossway_records::sorting::SortSmall;
+use crossway_records::sorting::{CollectTree, SortSmall};
 
 #[derive(clap::Args)]
 pub(super) struct Top {
@@ -127,8 +127,8 @@ fn rates(before: &Look, now: &Look, most: usize) -> Rates {
     let elapsed_s = now.at.duration_since(before.at).as_secs_f64().max(1e-6);
     // A counter that has decreased belongs to a new object of the same name.
     let rate = |old: u64, new: u64| new.saturating_sub(old) as f64 / elapsed_s;
-    let old_links: BTreeMap<_, _> = before.links.iter().map(|l| (&l.name, l)).collect();
-    let old_sockets: BTreeMap<_, _> = before.sockets.iter().map(|s| (s.port, s)).collect();
+    let old_links: BTreeMap<_, _> = before.links.iter().map(|l| (&l.name, l)).collect_tree();
+    let old_sockets: BTreeMap<_, _> = before.sockets.iter().map(|s| (s.port, s)).collect_tree();
     let links = now.links.iter().map(|new| {
         let old = old_links.get(&new.name);
         let of = |count: fn(&LinkView) -> u64| rate(old.map_or(0, |old| count(old)), count(new));

@@ -1,5 +1,6 @@
 //! Table 3 for mechanisms and contenders that the study did not rate.
 
+use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 
 use super::colours::{COLUMNS, Computed, Property, ROWS, computed, thresholds};
@@ -14,7 +15,7 @@ pub(super) fn sheet(run: &Run) -> Option<Sheet> {
         |id: &str| COLUMNS.iter().any(|(_, usual, spinning)| [usual, spinning].contains(&&id));
     let measured = run.records.iter().map(|r| r.mechanism.as_str());
     let broken = run.faults.iter().map(|r| r.mechanism.as_str());
-    let ids: BTreeSet<&str> = measured.chain(broken).filter(|id| !studied(id)).collect();
+    let ids: BTreeSet<&str> = measured.chain(broken).filter(|id| !studied(id)).collect_tree();
     let rows: Vec<Row> = ids
         .into_iter()
         .filter_map(|id| {

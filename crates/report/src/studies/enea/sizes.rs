@@ -1,5 +1,6 @@
 //! The study's Figures 7 and 8: throughput by message size (items E11 and E12).
 
+use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 
 use crossway_records::inputs::Placement;
@@ -164,7 +165,7 @@ fn pipe_buffer(evidence: &Evidence<'_>, loaded: bool) -> String {
     };
     let trials = evidence.of("pipe", around);
     let recorded = trials.iter().filter_map(|r| u64::try_from(*r.facts.get("pipe_bytes")?).ok());
-    let sizes: BTreeSet<u64> = recorded.collect();
+    let sizes: BTreeSet<u64> = recorded.collect_tree();
     let words: Vec<String> = sizes.into_iter().map(size).collect();
     match words.is_empty() {
         true => "the records do not say how much the pipe's buffer held".to_owned(),
