@@ -161,9 +161,9 @@ fn the_buffers_of_a_fan_are_those_of_all_its_pairs() {
         let text =
             format!("{UNPINNED}pattern = \"fan-in\"\npeers = 3\n[goal]\nmemory_bytes = 262144");
         let mut records = with_facts(mechanism, 5000, facts);
-        records
-            .iter_mut()
-            .for_each(|r| r.inputs.workload = Workload::FanIn { senders: 3, receiver_us: 0 });
+        records.iter_mut().for_each(|r| {
+            r.inputs.workload = Workload::FanIn { senders: 3, receiver_us: 0, period_us: 0 }
+        });
         let advice = answer(&text, &records);
         advice.compared[0].goals[0].measured.expect("measured").value
     };

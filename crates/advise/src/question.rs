@@ -71,7 +71,7 @@ pub struct Question {
     pub clients: u32,
     /// Number of requests that each client has in flight.
     pub in_flight: u32,
-    /// Whether the messages of a fan-out are sent at fixed times, because their latency is asked for.
+    /// Whether the messages of a fan are sent at fixed times, because their latency is asked for.
     pub paced: bool,
     /// Placement of the processes.
     pub placement: Placement,
@@ -177,18 +177,13 @@ impl Question {
             None if rate_per_s.is_some() => latency.or(Some(cpu)),
             None => latency.or(Some(Figure::MessageRate)),
         };
-        // A stream and a fan-out at full speed and a fan-in are timed as a whole and have no latency per message.
+        // A stream and a fan at full speed are timed as a whole and have no latency per message.
         let judged = objective.filter(|_| latency.is_some() || goals.latency_us.is_empty());
         let Some(objective) = judged else {
-            let remedy = match pattern {
-                Pattern::FanIn => {
-                    "omit latency goals, and set optimise = \"throughput\" or \"cpu\"; the latency between one sender and \
-                     one receiver is that of pattern = \"stream\" with rate_per_s"
-                }
-                _ => "state rate_per_s",
-            };
-            return Err(at.key("goal").bad(format!(
-                "latency cannot be judged for pattern = \"{}\", because its messages are sent at full speed: {remedy}",
+            let key = if goals.latency_us.is_empty() { "optimise" } else { "goal" };
+            return Err(at.key(key).bad(format!(
+                "latency cannot be judged for pattern = \"{}\", because its messages are sent at full speed: state \
+                 rate_per_s",
                 pattern.word()
             )));
         };

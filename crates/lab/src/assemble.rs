@@ -245,8 +245,8 @@ fn explain_nulls(record: &mut Record) {
         }
     }
     if record.roles.iter().any(|r| r.longest_wait_ns.is_none()) {
-        let why = "measured only for the senders of pairs, fan-in and fan-out, because it costs a clock reading per \
-                   message";
+        let why = "measured only for the senders of pairs, fan-in and fan-out without a period, because it costs a clock \
+                   reading per message";
         record.nulls.insert("roles.longest_wait_ns".to_owned(), why.to_owned());
     }
     if record.roles.iter().any(|r| r.cpu.is_none()) {

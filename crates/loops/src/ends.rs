@@ -136,7 +136,7 @@ pub(crate) trait Ends {
         &mut self,
         context: &mut RoleContext,
         fan_in: bool,
-        work: shared::Work,
+        work: shared::Work<'_, '_>,
     ) -> Result<(), LoopError>;
 
     fn stream(&mut self, context: &mut RoleContext, stop: Stop<'_>) -> Result<u64, LoopError>;

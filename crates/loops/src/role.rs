@@ -85,8 +85,9 @@ impl Loops {
     }
 
     /// Runs this role's part of a window that was prepared. `at_ns` is when the first message is due or a timed window
-    /// ends, CLOCK_MONOTONIC. An order on the controller's connection `line` ends an open-ended window, and the end marks
-    /// of a sender whose messages may be lost.
+    /// ends, CLOCK_MONOTONIC; `phases_ns` is how much later each peer's first message is due, if the peers have schedules
+    /// of their own. An order on the controller's connection `line` ends an open-ended window, and the end marks of a
+    /// sender whose messages may be lost.
     ///
     /// # Errors
     /// A channel failed, or the workload has no such part.
@@ -95,9 +96,11 @@ impl Loops {
         &mut self,
         window: &Window,
         at_ns: u64,
+        phases_ns: &[u64],
         line: BorrowedFd<'_>,
     ) -> Result<Outcome, LoopError> {
-        let mut outcome = workload::run(&mut *self.ends, &mut self.context, window, at_ns, line)?;
+        let (ends, context) = (&mut *self.ends, &mut self.context);
+        let mut outcome = workload::run(ends, context, window, at_ns, phases_ns, line)?;
         outcome.facts = self.facts();
         Ok(outcome)
     }
@@ -172,7 +175,7 @@ mod tests {
         let (mut role, ..) = Loops::begin_with::<M>(task).expect("a role");
         let (line, _controller) = UnixStream::pair().expect("a line");
         let window = Window { number: 1, messages: 1, batch: 1, measured: true, open: false };
-        let outcome = role.run(&window, 0, line.as_fd());
+        let outcome = role.run(&window, 0, &[], line.as_fd());
         outcome.expect_err("there is no such loop").to_string()
     }
 
@@ -187,6 +190,7 @@ mod tests {
             (Workload::Pairs { pairs: 2 }, Part::Receiver),
             (Workload::Clients { clients: 2, in_flight: 1, period_ns: 0 }, Part::Client),
             (Workload::Clients { clients: 2, in_flight: 1, period_ns: 0 }, Part::Server),
+            (Workload::FanIn { senders: 2, receiver_us: 0, period_us: 100 }, Part::Receiver),
         ];
         for (workload, part) in timed {
             let said = refusal::<Udp>(workload, part);

@@ -98,8 +98,9 @@ impl Question {
                     _ => "",
                 };
                 let each = match self.workload(1) {
-                    Workload::Clients { period_ns: 1.., .. } => {
-                        format!(" ({} from each)", rate / f64::from(self.clients))
+                    Workload::Clients { clients: peers, period_ns: 1.., .. }
+                    | Workload::FanIn { senders: peers, period_us: 1.., .. } => {
+                        format!(" ({} from each)", rate / f64::from(peers))
                     }
                     _ => String::new(),
                 };

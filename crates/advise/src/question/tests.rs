@@ -1,6 +1,7 @@
 //! What can be asked, in one sentence each, and what is refused with what to ask instead.
 
 use super::*;
+use crossway_records::inputs::Measure;
 
 fn question(text: &str) -> Question {
     let text = format!("size_bytes = 64\n{text}");
@@ -16,10 +17,15 @@ fn what_is_not_measured_is_named_with_what_to_ask_instead() {
         ("clients = 50\nrate_per_s = 0.4", "state at least 0.5 for all together"),
         ("peers = 3", "request-reply has clients"),
         ("pattern = \"fan-out\"\n[goal]\np99_us = 100", "state rate_per_s"),
-        ("pattern = \"fan-in\"\n[goal]\np99_us = 100", "pattern = \"stream\" with rate_per_s"),
+        ("pattern = \"fan-in\"\n[goal]\np99_us = 100", "state rate_per_s"),
+        ("pattern = \"fan-in\"\noptimise = \"latency\"", "state rate_per_s"),
+        (
+            "pattern = \"fan-in\"\nrate_per_s = 30000\n[goal]\np99_us = 100",
+            "5000 messages per second from each sender, 20000 together",
+        ),
         (
             "pattern = \"fan-out\"\nrate_per_s = 30000\n[goal]\np99_us = 100",
-            "5000 messages per second to each receiver, 20000 to all 4",
+            "5000 messages per second to each receiver, 20000 together",
         ),
         ("shares = \"ipc\"", "programs that were started apart"),
         ("started = \"apart\"\nshares = \"ipc\"", "where = \"other-container\""),
@@ -76,6 +82,26 @@ fn several_clients_with_a_rate_have_a_schedule_each() {
     assert!(goal.objective.is_cpu());
     let without_goal = question("clients = 8\nrate_per_s = 40000");
     assert_eq!(without_goal.objective, Figure::ROUND_TRIP);
+}
+
+#[test]
+fn a_fan_in_has_a_latency_at_a_rate() {
+    let fan = "pattern = \"fan-in\"\nrate_per_s = 2000\n";
+    for asks in ["optimise = \"latency\"", "[goal]\np99_us = 1000"] {
+        let sensors = question(&format!("{fan}{asks}"));
+        let each = Workload::FanIn { senders: 4, receiver_us: 0, period_us: 2000 };
+        assert_eq!(sensors.workload(64), each);
+        assert_eq!(sensors.rate_at_full_speed(), None);
+        let sentence = sensors.sentence();
+        assert!(
+            sentence.contains("2000 per second from all senders together (500 from each), "),
+            "{sentence}"
+        );
+    }
+    let latency = question(&format!("{fan}optimise = \"latency\""));
+    assert_eq!(latency.objective, Figure::latency(Measure::OneWay, latency.percentile()).unwrap());
+    let full_speed = Workload::FanIn { senders: 4, receiver_us: 0, period_us: 0 };
+    assert_eq!(question(fan).workload(64), full_speed);
 }
 
 #[test]

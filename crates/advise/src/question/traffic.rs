@@ -90,22 +90,26 @@ pub(super) fn traffic(at: &At<'_>, top: &Table, pattern: Pattern) -> Result<Traf
 }
 
 impl Traffic {
-    /// Whether the messages are those of a fan-out that are sent at fixed times, because their latency is asked for.
+    /// Whether the messages are those of a fan that are sent at fixed times, because their latency is asked for.
     pub(super) fn paces(
         &self,
         pattern: Pattern,
         wants_latency: bool,
         at: &At<'_>,
     ) -> Result<bool, PlanError> {
-        let asked = pattern == Pattern::FanOut && wants_latency;
-        let Some(rate) = self.rate_per_s.filter(|_| asked) else { return Ok(false) };
+        let towards = match pattern {
+            Pattern::FanOut => "to each receiver",
+            Pattern::FanIn => "from each sender",
+            _ => return Ok(false),
+        };
+        let Some(rate) = self.rate_per_s.filter(|_| wants_latency) else { return Ok(false) };
         let most = 1e6 / LEAST_PERIOD_US;
         if rate / f64::from(self.peers) > most {
             return Err(at.key("rate_per_s").bad(format!(
-                "the latency of a fan-out is measured for at most {most} messages per second to each receiver, {} to all \
-                 {}; state a lower rate, or omit what asks for latency",
+                "the latency of a {} is measured for at most {most} messages per second {towards}, {} together; state a \
+                 lower rate, or omit what asks for latency",
+                pattern.word(),
                 most * f64::from(self.peers),
-                self.peers
             )));
         }
         Ok(true)
@@ -114,6 +118,11 @@ impl Traffic {
     /// The workload that measures a pattern with messages of `bytes` bytes.
     pub(super) fn workload(&self, pattern: Pattern, paced: bool, bytes: u64) -> Workload {
         let Traffic { peers, clients, in_flight, .. } = *self;
+        // The stated rate of a fan is that of all pairs of processes together.
+        let period_us = match self.rate_per_s.filter(|_| paced) {
+            Some(rate) => (f64::from(peers) * 1e6 / rate).round().max(1.0) as u32,
+            None => 0,
+        };
         match (pattern, self.rate_per_s) {
             (Pattern::RequestReply, rate) if clients > 1 || in_flight > 1 => {
                 // A client with several requests under way has no schedule.
@@ -126,12 +135,8 @@ impl Traffic {
                 Workload::Requests { period_ns: period_ns(rate) }
             }
             (Pattern::ConnectPerExchange, _) => Workload::Exchange,
-            (Pattern::FanOut, Some(rate)) if paced => {
-                let period_us = f64::from(peers) * 1e6 / rate;
-                Workload::FanOut { receivers: peers, period_us: period_us.round().max(1.0) as u32 }
-            }
-            (Pattern::FanOut, _) => Workload::FanOut { receivers: peers, period_us: 0 },
-            (Pattern::FanIn, _) => Workload::FanIn { senders: peers, receiver_us: 0 },
+            (Pattern::FanOut, _) => Workload::FanOut { receivers: peers, period_us },
+            (Pattern::FanIn, _) => Workload::FanIn { senders: peers, receiver_us: 0, period_us },
             (Pattern::Stream, None) => Workload::Throughput,
             (Pattern::Stream, Some(rate)) => {
                 let per_burst = per_burst(rate);

@@ -80,7 +80,7 @@ fn a_plan_without_testbeds_runs_what_crosses_hosts_and_goes_on_there() {
 fn hosts_that_cannot_be_used_are_one_clear_error_each() {
     let place = Place::new(PLAN);
     let greeting =
-        concat!("crossway-agent protocol=2 version=", env!("CARGO_PKG_VERSION"), " records=2");
+        concat!("crossway-agent protocol=3 version=", env!("CARGO_PKG_VERSION"), " records=2");
     let nonsense = format!("sh -c 'echo {greeting}; echo garbage; cat'");
     for (host, says, remedy) in [
         ("no-such-program x", "cannot run 'no-such-program'", "correct the command in --hosts"),

@@ -1,5 +1,5 @@
 //! Workloads of several roles whose messages are timed one by one: clients of one server, as fast as possible and at a rate,
-//! and a fan-out at a rate.
+//! and fans at a rate.
 
 use crossway_records::record::{Record, Span, Status};
 
@@ -90,4 +90,43 @@ fn a_fan_out_at_a_rate_is_timed_at_each_receiver() {
         let sent = record.counts.as_ref().unwrap().sent;
         assert_eq!(sent, 3 * pacing.bursts, "{}", record.case);
     }
+}
+
+#[test]
+fn a_fan_in_at_a_rate_is_timed_from_when_each_sender_had_to_send() {
+    // One channel per sender, or one for all (the first three).
+    let place = Place::new(
+        "[defaults]\nplacement = \"unpinned\"\ntrials = 1\nwarmup_ms = 5\nsize_bytes = 64\n\
+         [group.sensors]\nmechanisms = [\"uds-dgram\", \"fifo\", \"posix-mq\", \"pipe\", \"tcp\", \"shm-futex\", \"udp\"]\n\
+         measure_ms = 60\nworkload = { fan-in = { senders = 3, period_us = 1000 } }\n\
+         [group.behind]\nmechanisms = [\"uds-dgram\", \"pipe\"]\nmeasure_ms = 100\n\
+         workload = { fan-in = { senders = 3, period_us = 2000, receiver_us = 2000 } }\n",
+    );
+    assert_success(&place.measure(&[]));
+    let (records, skipped): (Vec<_>, Vec<_>) =
+        place.records().into_iter().partition(|record| record.status != Status::Skipped);
+    assert_eq!(records.len(), 8);
+    for record in &records {
+        check(record, 4, Span::OneWay);
+        let pacing = record.pacing.expect("a schedule");
+        let sent = record.counts.as_ref().unwrap().sent;
+        // Each message was due at its time, whatever happened to the one before it.
+        assert_eq!((sent % 3, pacing.bursts), (0, sent), "{}", record.case);
+        let lateness = pacing.lateness_ns.expect("how late the senders were");
+        assert_eq!(lateness.n, sent, "{}", record.case);
+        let [latency] = &record.latency_ns[..] else { panic!("{:?}", record.latency_ns) };
+        assert!(latency.max >= lateness.max, "it counts from the due time: {}", record.case);
+        if record.group == "behind" {
+            // The receiver takes at least 2 ms for each message, so the last one is received that long after the first
+            // for each message between; it was due within as many periods of 2 ms as each sender has messages, and
+            // begins up to one period later.
+            let least = 2_000_000 * (sent - 1 - (sent / 3 + 1));
+            assert!(latency.max >= least, "{}: {} ns, not {least}", record.case, latency.max);
+            let why = record.reason.as_deref().unwrap_or("none");
+            assert!(why.contains("the rate was not achieved"), "{}: {why}", record.case);
+        }
+    }
+    let [udp] = &skipped[..] else { panic!("{skipped:?}") };
+    let why = udp.reason.as_deref().unwrap_or("none");
+    assert!(why.contains("may lose the message that ends"), "{why}");
 }

@@ -37,7 +37,7 @@ use crate::meters::{HostAsk, HostReading};
 use crossway_records::record::Calibration;
 
 /// Version of the protocol: incremented by every change of [`ToAgent`], [`FromAgent`] or the types in them.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 
 /// A message from the controller to an agent.
 #[derive(Debug, Serialize, Deserialize)]

@@ -72,7 +72,8 @@ mod tests {
         };
         let receiver = Outcome { received: 400, shares: vec![100, 300], ..Outcome::default() };
         let outcomes = [receiver, sender(100, 300), sender(300, 200)];
-        let fair = of(&outcomes, Workload::FanIn { senders: 2, receiver_us: 0 }).expect("shares");
+        let fair = of(&outcomes, Workload::FanIn { senders: 2, receiver_us: 0, period_us: 0 })
+            .expect("shares");
         assert_eq!((fair.shares.as_slice(), fair.longest_wait_ns), (&[0.25, 0.75][..], 300));
         assert_eq!(fair.sleeps_per_msg, Some(1.25));
         assert_eq!(fair.wasted_wakeups_per_msg, Some(0.5), "200 of the first, none of the second");

@@ -31,14 +31,19 @@ fn paces(outcomes: &[Outcome]) -> impl Iterator<Item = &PaceSeen> {
 /// the offered rate. If the last ones arrived later, it is the time until then. But a mechanism that delivers late without
 /// falling behind, such as TCP with its delayed acknowledgement, achieves the rate: if the sender itself ended on time, the
 /// time is longer only by the growth of the latencies. Several clients begin at different times, so the time of the
-/// slowest one counts.
+/// slowest one counts; of several senders to one receiver, the time since the last of them began.
 pub(super) fn paced_ns(workload: Workload, outcomes: &[Outcome], wall_ns: u64) -> Option<u64> {
     let scheduled_ns = scheduled_ns(workload, outcomes)?;
     let wall_ns = match workload.schedules() {
         1 => wall_ns,
         _ => {
-            let own = outcomes.iter().filter(|outcome| outcome.pacing.is_some());
-            own.map(|outcome| outcome.end_ns.saturating_sub(outcome.start_ns)).max()?
+            let own = || outcomes.iter().filter(|outcome| outcome.pacing.is_some());
+            let begins = || own().map(|outcome| outcome.start_ns);
+            if workload.facts().has_replies {
+                own().map(|outcome| outcome.end_ns.saturating_sub(outcome.start_ns)).max()?
+            } else {
+                wall_ns.saturating_sub(begins().max()? - begins().min()?)
+            }
         }
     };
     let late_ns = paces(outcomes).map(|seen| seen.drift_ns).max().unwrap_or(0);
@@ -136,6 +141,32 @@ mod tests {
         assert_eq!(kept.reached_share(), 1.0, "{kept:?}");
         // One client that falls behind is enough to miss the rate.
         assert_eq!(of(11_000_000).reached_share(), 0.8);
+    }
+
+    #[test]
+    fn senders_that_begin_at_different_times_reach_their_rate_together() {
+        // Two senders with a message a millisecond each; the second begins 0.9 ms later. All of
+        // both arrives late.
+        let sender = |start_ns| {
+            let lateness = String::new();
+            let seen = PaceSeen { bursts: 40, late_bursts: 0, drift_ns: 5_000, lateness };
+            let end_ns = start_ns + 39_005_000;
+            Outcome { start_ns, end_ns, pacing: Some(seen), ..Outcome::default() }
+        };
+        let counts = Counts { sent: 80, received: 80, bytes: 80 * 64, ..Counts::default() };
+        let workload = Workload::FanIn { senders: 2, receiver_us: 0, period_us: 1_000 };
+        let of = |late_ns: u64, growth| {
+            let end_ns = 39_900_000 + late_ns;
+            let receiver = Outcome { end_ns, latency_growth: Some(growth), ..Outcome::default() };
+            pacing(workload, 64, &[sender(0), sender(900_000), receiver], &counts, end_ns).unwrap()
+        };
+        let kept = of(10_000, 0.0);
+        assert_eq!((kept.bursts, kept.intended_msgs_per_s(64)), (80, 2_000.0));
+        assert_eq!(kept.reached_share(), 1.0, "{kept:?}");
+        assert_eq!(of(1_000_000, 0.025).reached_share(), 1.0, "within the last period");
+        assert_eq!(of(11_000_000, 0.0).reached_share(), 1.0, "late, but not falling behind");
+        // Senders whose messages wait in buffers end on time, but their receiver falls behind.
+        assert_eq!(of(11_000_000, 0.25).reached_share(), 0.8);
     }
 
     #[test]

@@ -60,6 +60,10 @@ pub enum Order {
         /// The time on CLOCK_MONOTONIC, nanoseconds, at which the first message of a paced window is due, or at which a
         /// timed window ends.
         at_ns: u64,
+        /// How much later than `at_ns` the first message of each peer is due, nanoseconds; empty
+        /// unless the peers have schedules of their own.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        phases_ns: Vec<u64>,
     },
     /// End the open-ended window that is running, or the sending of end marks, which is then answered by `Done`. This
     /// order itself has no answer.

@@ -48,7 +48,8 @@ pub(super) fn whole_messages(
 pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError> {
     const ALLOWED: &str = "throughput, ping-pong, exchange, { paced = { burst_bytes = N, period_us = N } }, \
                            { requests = { period_ns = N } }, { pairs = { pairs = N } }, \
-                           { fan-in = { senders = N, receiver_us = N } } (receiver_us may be omitted), \
+                           { fan-in = { senders = N, receiver_us = N, period_us = N } } (receiver_us and period_us may \
+                           be omitted), \
                            { fan-out = { receivers = N, period_us = N } } (period_us may be omitted), \
                            { clients = { clients = N, in_flight = N, period_ns = N } } (in_flight and period_ns may be \
                            omitted), \
@@ -83,22 +84,18 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
         }
         "pairs" => Ok(Workload::Pairs { pairs: count("pairs")? }),
         "fan-in" => {
-            at.only(table, &["senders", "receiver_us"])?;
+            at.only(table, &["senders", "receiver_us", "period_us"])?;
             let senders = at.field(table, "senders", 2, MOST_PEERS)? as u32;
             let receiver_us = match table.get("receiver_us") {
                 Some(value) => at.key("receiver_us").number(value, 0, 1_000_000)? as u32,
                 None => 0,
             };
-            Ok(Workload::FanIn { senders, receiver_us })
+            Ok(Workload::FanIn { senders, receiver_us, period_us: period_us(&at, table)? })
         }
         "fan-out" => {
             at.only(table, &["receivers", "period_us"])?;
             let receivers = at.field(table, "receivers", 2, MOST_PEERS)? as u32;
-            let period_us = match table.get("period_us") {
-                Some(value) => at.key("period_us").number(value, 10, 3_600_000_000)? as u32,
-                None => 0,
-            };
-            Ok(Workload::FanOut { receivers, period_us })
+            Ok(Workload::FanOut { receivers, period_us: period_us(&at, table)? })
         }
         "clients" => {
             at.only(table, &["clients", "in_flight", "period_ns"])?;
@@ -121,6 +118,12 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
         }
         _ => Err(at.bad(format!("unknown workload; allowed: {ALLOWED}"))),
     }
+}
+
+/// The time between two messages of a fan-in or fan-out, microseconds; 0 for as many as possible.
+fn period_us(at: &At<'_>, table: &Table) -> Result<u32, PlanError> {
+    let Some(value) = table.get("period_us") else { return Ok(0) };
+    Ok(at.key("period_us").number(value, 10, 3_600_000_000)? as u32)
 }
 
 /// Reads the recording that `{ replay = "RECORDING", channel = N, speed = N }` names; `None` for any other workload.

@@ -92,11 +92,11 @@ fn live(
                 window = Some(next);
                 Answer::Ready
             }
-            Order::Go { at_ns } => {
+            Order::Go { at_ns, phases_ns } => {
                 let window: Window = window.take().ok_or_else(|| {
                     RoleError::Wrong("the order 'go' came before 'prepare'".into())
                 })?;
-                let outcome = role.run(&window, at_ns, wire.fd())?;
+                let outcome = role.run(&window, at_ns, &phases_ns, wire.fd())?;
                 Answer::Done { outcome: Box::new(outcome) }
             }
             // The window ended because of this order, or on its own right before.

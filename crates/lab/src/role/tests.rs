@@ -151,7 +151,7 @@ fn measure(sender: &mut Actor, receiver: &mut Actor) -> Outcome {
         actor.prepare();
     }
     for actor in [&mut *receiver, &mut *sender] {
-        actor.order(Order::Go { at_ns: 0 });
+        actor.order(Order::Go { at_ns: 0, phases_ns: Vec::new() });
     }
     assert!(matches!(sender.answer(), Answer::Done { .. }));
     let Answer::Done { outcome } = receiver.answer() else { panic!("not done") };
@@ -184,7 +184,7 @@ fn one_flipped_bit_is_noticed_in_verification_and_in_measuring() {
 fn a_sender_whose_messages_may_be_lost_ends_by_order_and_not_by_an_answer() {
     let (mut sender, _receiver) = open::<Udp>();
     sender.prepare();
-    sender.order(Order::Go { at_ns: 0 });
+    sender.order(Order::Go { at_ns: 0, phases_ns: Vec::new() });
     sender.order(Order::Stop);
     let Answer::Done { outcome } = sender.answer() else { panic!("not done") };
     assert_eq!(outcome.sent, 100);

@@ -293,20 +293,26 @@ impl TrialRun<'_> {
 
     /// Starts the window in every role, beginning with the listening roles, which wait for the others. Timed windows
     /// end after `span_ns`. Of several roles with schedules of their own, each begins at a random time within a period,
-    /// since clients do not know of each other.
+    /// since they do not know of each other; the listening roles are told these times.
     pub(super) fn give_go(&mut self, span_ns: u64) -> Result<(), LaunchError> {
         let listening = |role: &usize| self.layout.roles[*role].listeners > 0;
         let (waiting, active): (Vec<_>, Vec<_>) = self.all().into_iter().partition(listening);
         let instants_ns = self.group.instants_ns(LEAD_NS + span_ns);
         let workload = self.setting.inputs.workload;
-        let period_ns = match workload.facts().extent {
-            Extent::Instants { period_ns, .. } if workload.schedules() > 1 => period_ns,
-            _ => 1,
+        let phases_ns: Vec<u64> = match workload.facts().extent {
+            Extent::Instants { period_ns, .. } if workload.schedules() > 1 => {
+                let mut random = Pcg64::seed_from_u64(self.setting.inputs.seed ^ instants_ns[0]);
+                active.iter().map(|_| random.random_range(0..period_ns)).collect()
+            }
+            _ => Vec::new(),
         };
-        let mut random = Pcg64::seed_from_u64(self.setting.inputs.seed ^ instants_ns[0]);
-        for role in waiting.into_iter().chain(active) {
-            let at_ns = instants_ns[role] + random.random_range(0..period_ns);
-            self.group.order(role, &Order::Go { at_ns }, Vec::new())?;
+        for role in waiting {
+            let order = Order::Go { at_ns: instants_ns[role], phases_ns: phases_ns.clone() };
+            self.group.order(role, &order, Vec::new())?;
+        }
+        for (at, role) in active.into_iter().enumerate() {
+            let at_ns = instants_ns[role] + phases_ns.get(at).unwrap_or(&0);
+            self.group.order(role, &Order::Go { at_ns, phases_ns: Vec::new() }, Vec::new())?;
         }
         Ok(())
     }

@@ -283,7 +283,7 @@ impl<M: Mechanism> Ends for EndsOf<M> {
         &mut self,
         context: &mut RoleContext,
         fan_in: bool,
-        work: shared::Work,
+        work: shared::Work<'_, '_>,
     ) -> Result<(), LoopError> {
         if loses::<M>() {
             return Err(no_loop(NO_END));

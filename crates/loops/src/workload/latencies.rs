@@ -4,6 +4,7 @@ use crossway_sys::clock::monotonic_ns;
 
 use super::paced::Pace;
 use crate::Outcome;
+use crate::payload::Checker;
 use crate::role_context::Distribution;
 use crossway_records::inputs::Span;
 
@@ -22,7 +23,12 @@ impl<'a> Latencies<'a> {
     /// Adds a message of this burst that arrived at `now_ns`, CLOCK_MONOTONIC. If the sender has another clock, the
     /// latency contains the offset of the clocks, which does not affect the growth.
     pub(super) fn add(&mut self, burst: u64, now_ns: u64) {
-        let instant_ns = self.pace.instant_ns(burst);
+        self.add_of(burst, 0, now_ns);
+    }
+
+    /// The same if the message's sender began its schedule `phase_ns` later.
+    fn add_of(&mut self, burst: u64, phase_ns: u64, now_ns: u64) {
+        let instant_ns = self.pace.instant_ns(burst) + phase_ns;
         self.all.record(now_ns.saturating_sub(instant_ns));
         self.growth.add(burst as f64, now_ns as i64 - instant_ns as i64);
     }
@@ -40,32 +46,36 @@ impl<'a> Latencies<'a> {
     }
 }
 
-/// The messages of a paced stream as they arrive.
+/// The messages of paced streams as they arrive.
 pub(crate) struct Arrivals<'a> {
     latencies: Latencies<'a>,
-    /// Position of the receiver's checker before the first message.
-    before: u64,
+    /// Of each sender: the position of the receiver's checker before the first message, and how
+    /// much later its schedule begins, nanoseconds.
+    begins: Vec<(u64, u64)>,
     first_ns: Option<u64>,
     last_ns: u64,
 }
 
 impl<'a> Arrivals<'a> {
-    pub(super) fn new(pace: &'a Pace, before: u64) -> Arrivals<'a> {
+    /// One checker per sender; the schedule of a sender without a phase begins with `pace`.
+    pub(super) fn new(pace: &'a Pace, checkers: &[Checker], phases_ns: &[u64]) -> Arrivals<'a> {
+        let phases = phases_ns.iter().copied().chain(std::iter::repeat(0));
         Arrivals {
             latencies: Latencies::new(pace),
-            before,
+            begins: checkers.iter().map(Checker::position).zip(phases).collect(),
             first_ns: None,
             last_ns: monotonic_ns(),
         }
     }
 
-    /// Notes that the message at this position of the checker has arrived now.
+    /// Notes that the message at this position of a sender's checker has arrived now.
     #[inline]
-    pub(super) fn note(&mut self, position: u64) {
+    pub(super) fn note(&mut self, sender: usize, position: u64) {
         self.last_ns = monotonic_ns();
         self.first_ns.get_or_insert(self.last_ns);
-        let burst = self.latencies.pace.burst_of(position - self.before);
-        self.latencies.add(burst, self.last_ns);
+        let (before, phase_ns) = self.begins[sender];
+        let burst = self.latencies.pace.burst_of(position - before);
+        self.latencies.add_of(burst, phase_ns, self.last_ns);
     }
 
     /// Enters the latencies and the times of the first and last message.

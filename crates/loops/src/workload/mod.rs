@@ -32,13 +32,16 @@ use crate::role_meter::RoleMeter;
 use crate::{Outcome, Part, Window};
 use crossway_records::inputs::Workload;
 
-/// Runs this role's part of one window. What the controller orders during the window, on its connection `line`, ends an
-/// open-ended window, and the end marks of a sender whose messages may be lost.
+/// Runs this role's part of one window. `phases_ns` is how much later than `at_ns` each peer's
+/// schedule begins, if the peers have schedules of their own. What the controller orders during the
+/// window, on its connection `line`, ends an open-ended window, and the end marks of a sender whose
+/// messages may be lost.
 pub(crate) fn run(
     ends: &mut dyn Ends,
     context: &mut RoleContext,
     window: &Window,
     at_ns: u64,
+    phases_ns: &[u64],
     line: BorrowedFd<'_>,
 ) -> Result<Outcome, LoopError> {
     use Part::{Client, Receiver, Sender, Server};
@@ -70,6 +73,13 @@ pub(crate) fn run(
             match part {
                 Sender => paced::send(ends, context, window, &pace, line),
                 _ => paced::receive(ends, context, window, &pace),
+            }
+        }
+        (Workload::FanIn { period_us: period @ 1.., .. }, part) => {
+            let pace = paced::Pace::of_one(u64::from(period) * 1_000, at_ns);
+            match part {
+                Sender => paced::send(ends, context, window, &pace, line),
+                _ => shared::receive_paced(ends, context, &pace, phases_ns),
             }
         }
         (Workload::Clients { in_flight, .. }, Client) => {

@@ -169,7 +169,7 @@ fn receive(
     context: &mut RoleContext,
     pace: Option<&Pace>,
 ) -> Result<Outcome, LoopError> {
-    let mut arrivals = pace.map(|pace| Arrivals::new(pace, context.checkers[0].position()));
+    let mut arrivals = pace.map(|pace| Arrivals::new(pace, &context.checkers, &[]));
     let mut outcome = metered(|| ends.receive_stream(context, arrivals.as_mut()))?;
     if let Some(arrivals) = arrivals {
         arrivals.enter(&mut outcome);
@@ -188,7 +188,7 @@ pub(crate) fn receive_loop<R: Rx>(
     let (scratch, checker) = (&mut scratch[..len], &mut checkers[0]);
     while take(rx, scratch, checker)? == Seen::Message {
         if let Some(arrivals) = &mut arrivals {
-            arrivals.note(checker.position());
+            arrivals.note(0, checker.position());
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Workloads with several roles: many pairs, many senders to one receiver, one sender to many receivers.
 //!
 //! All senders stop at the same time. Their shares can therefore differ. An end mark in place of a message ends each
-//! stream.
+//! stream. Senders that send at a rate are those of `paced.rs`; their receiver is this one.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,6 +9,8 @@ use crossway_mech::{RecvError, Rx, Tx};
 use crossway_sys::clock::{Ticker, monotonic_ns};
 use crossway_sys::{OsError, poll};
 
+use super::latencies::Arrivals;
+use super::paced::Pace;
 use super::throughput::receive_until_mark;
 use super::{Put, enter, metered};
 use crate::LoopError;
@@ -88,22 +90,45 @@ pub(super) fn receive(
     ends: &mut dyn Ends,
     context: &mut RoleContext,
 ) -> Result<Outcome, LoopError> {
+    let mut outcome = receive_noting(ends, context, None)?;
+    outcome.shares = context.checkers.iter().map(|c| c.messages).collect();
+    enter(&mut outcome, &context.checkers, context.source.size());
+    Ok(outcome)
+}
+
+/// Receives what several senders send at a rate, until every one's end mark has arrived. The
+/// schedule of each begins later than `pace` by its phase.
+pub(super) fn receive_paced(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
+    pace: &Pace,
+    phases_ns: &[u64],
+) -> Result<Outcome, LoopError> {
+    let mut arrivals = Arrivals::new(pace, &context.checkers, phases_ns);
+    let mut outcome = receive_noting(ends, context, Some(&mut arrivals))?;
+    arrivals.enter(&mut outcome);
+    enter(&mut outcome, &context.checkers, context.source.size());
+    Ok(outcome)
+}
+
+fn receive_noting(
+    ends: &mut dyn Ends,
+    context: &mut RoleContext,
+    arrivals: Option<&mut Arrivals<'_>>,
+) -> Result<Outcome, LoopError> {
     let (fan_in, work_us) = match context.task.inputs.workload {
         Workload::FanIn { receiver_us, .. } => (true, receiver_us),
         _ => (false, 0),
     };
-    let work = Work { ticker: context.ticker, ns: u64::from(work_us) * 1000 };
-    let mut outcome = metered(|| ends.receive_from_all(context, fan_in, work))?;
-    outcome.shares = context.checkers.iter().map(|c| c.messages).collect();
-    enter(&mut outcome, &context.checkers, context.source.size());
-    Ok(outcome)
+    let work = Work { ticker: context.ticker, ns: u64::from(work_us) * 1000, arrivals };
+    metered(|| ends.receive_from_all(context, fan_in, work))
 }
 
 pub(crate) fn receive_loop<T: Tx, R: Rx>(
     channels: &mut [(T, R)],
     context: &mut RoleContext,
     fan_in: bool,
-    work: Work,
+    work: Work<'_, '_>,
 ) -> Result<(), LoopError> {
     let len = context.receive_len();
     let may_sleep = sleeps(context.spec.wait);
@@ -119,16 +144,20 @@ pub(crate) fn receive_loop<T: Tx, R: Rx>(
     }
 }
 
-/// Simulated work of a slow receiver, which keeps its CPU busy for `ns` nanoseconds per message.
-#[derive(Clone, Copy)]
-pub(crate) struct Work {
+/// What a receiver does with each message after the check: notes its arrival, if the senders have
+/// schedules, and keeps its CPU busy for `ns` nanoseconds, if it is a slow one.
+pub(crate) struct Work<'a, 'p> {
     ticker: Ticker,
     ns: u64,
+    arrivals: Option<&'a mut Arrivals<'p>>,
 }
 
-impl Work {
+impl Work<'_, '_> {
     #[inline]
-    fn on_a_message(self) {
+    fn on_a_message(&mut self, sender: usize, checker: &Checker) {
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.note(sender, checker.position());
+        }
         if self.ns > 0 {
             let begin = self.ticker.now();
             while self.ticker.ns(self.ticker.now().wrapping_sub(begin)) < self.ns {
@@ -143,7 +172,7 @@ fn receive_mixed<R: Rx>(
     rx: &mut R,
     scratch: &mut [u8],
     checkers: &mut [Checker],
-    work: Work,
+    mut work: Work<'_, '_>,
 ) -> Result<(), LoopError> {
     let first = checkers[0].position() >> SENDER_SHIFT;
     let mut open = checkers.len();
@@ -155,7 +184,7 @@ fn receive_mixed<R: Rx>(
                 // A number that belongs to no sender is corrupt; it is counted for the first one.
                 let at = if at < checkers.len() { at } else { 0 };
                 checkers[at].check(message);
-                work.on_a_message();
+                work.on_a_message(at, &checkers[at]);
             }
         })?;
     }
@@ -169,7 +198,7 @@ fn receive_in_turn<R: Rx>(
     scratch: &mut [u8],
     checkers: &mut [Checker],
     may_sleep: bool,
-    work: Work,
+    mut work: Work<'_, '_>,
 ) -> Result<(), LoopError> {
     let mut open: Vec<usize> = (0..rxs.len()).collect();
     while !open.is_empty() {
@@ -184,7 +213,7 @@ fn receive_in_turn<R: Rx>(
                             ended.push(at);
                             break;
                         }
-                        work.on_a_message();
+                        work.on_a_message(at, &checkers[at]);
                     }
                     Err(RecvError::Empty) => break,
                     Err(e) => return Err(e.into()),

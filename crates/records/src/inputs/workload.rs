@@ -36,13 +36,18 @@ pub enum Workload {
         /// Number of pairs.
         pairs: u32,
     },
-    /// Several senders to one receiver (item T11 of Toshiba's study, item E25 of Enea's study).
+    /// Several senders to one receiver (item T11 of Toshiba's study, item E25 of Enea's study): as fast as it receives or,
+    /// with a period, open loop. Each sender then has a schedule of its own, and the latency of a message counts from the
+    /// time at which it was due.
     FanIn {
         /// Number of senders.
         senders: u32,
         /// Simulated work of the receiver for each message, microseconds; 0 if the receiver only receives.
         #[serde(default, skip_serializing_if = "is_zero")]
         receiver_us: u32,
+        /// Microseconds between two messages of a sender; 0 for as many as possible.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        period_us: u32,
     },
     /// One sender to several receivers in turn: as fast as they receive or, with a period, open loop. The latency of each
     /// message to each receiver counts from the time at which it was due for all of them.
@@ -103,8 +108,17 @@ impl Workload {
             Self::Requests { period_ns } => format!("requests-{period_ns}ns"),
             Self::Exchange => "exchange".to_owned(),
             Self::Pairs { pairs } => format!("pairs-{pairs}"),
-            Self::FanIn { senders, receiver_us: 0 } => format!("fan-in-{senders}"),
-            Self::FanIn { senders, receiver_us } => format!("fan-in-{senders}-slow{receiver_us}us"),
+            Self::FanIn { senders, receiver_us, period_us } => {
+                let slow = match receiver_us {
+                    0 => String::new(),
+                    us => format!("-slow{us}us"),
+                };
+                let period = match period_us {
+                    0 => String::new(),
+                    us => format!("-{us}us"),
+                };
+                format!("fan-in-{senders}{slow}{period}")
+            }
             Self::FanOut { receivers, period_us: 0 } => format!("fan-out-{receivers}"),
             Self::FanOut { receivers, period_us } => format!("fan-out-{receivers}-{period_us}us"),
             Self::Clients { clients, in_flight, period_ns: 0 } => {
@@ -180,7 +194,8 @@ impl Workload {
                 beside: false,
                 contenders: false,
             },
-            Self::FanOut { period_us: period @ 1.., .. } => WorkloadFacts {
+            Self::FanIn { period_us: period @ 1.., .. }
+            | Self::FanOut { period_us: period @ 1.., .. } => WorkloadFacts {
                 measure: Measure::OneWay,
                 extent: Extent::Instants {
                     period_ns: u64::from(period) * 1_000,
@@ -210,7 +225,9 @@ impl Workload {
     /// Number of roles that send on a schedule of their own if the workload is paced.
     pub fn schedules(&self) -> u64 {
         match *self {
-            Self::Clients { clients, .. } => clients.max(1).into(),
+            Self::Clients { clients: roles, .. } | Self::FanIn { senders: roles, .. } => {
+                roles.max(1).into()
+            }
             _ => 1,
         }
     }
@@ -218,7 +235,7 @@ impl Workload {
     /// Whether a message marks the end of a window, so that a lossy mechanism cannot carry the workload, and each message
     /// must have room for a sequence number.
     pub fn ends_with_mark(&self) -> bool {
-        self.facts().timed() || matches!(self, Self::Clients { .. })
+        self.facts().timed() || matches!(self, Self::Clients { .. } | Self::FanIn { .. })
     }
 }
 

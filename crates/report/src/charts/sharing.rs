@@ -12,8 +12,12 @@ use crate::units;
 fn roles(workload: Workload) -> Option<(&'static str, u32)> {
     match workload {
         Workload::Pairs { pairs } => Some(("independent pairs", pairs)),
-        Workload::FanIn { senders, receiver_us: 0 } => Some(("senders to one receiver", senders)),
-        Workload::FanIn { senders, .. } => Some(("senders to one slow receiver", senders)),
+        Workload::FanIn { senders, receiver_us: 0, period_us: 0 } => {
+            Some(("senders to one receiver", senders))
+        }
+        Workload::FanIn { senders, period_us: 0, .. } => {
+            Some(("senders to one slow receiver", senders))
+        }
         Workload::FanOut { receivers, period_us: 0 } => {
             Some(("receivers of one sender", receivers))
         }
@@ -22,6 +26,7 @@ fn roles(workload: Workload) -> Option<(&'static str, u32)> {
         | Workload::Paced { .. }
         | Workload::Requests { .. }
         | Workload::Exchange
+        | Workload::FanIn { .. }
         | Workload::FanOut { .. }
         | Workload::Clients { .. }
         | Workload::Replay { .. } => None,

@@ -14,12 +14,20 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
             format!("one request every {}", units::exact_duration(period_ns))
         }
         Workload::Pairs { pairs } => units::count(pairs as usize, "pair", "pairs"),
-        Workload::FanIn { senders, receiver_us } => {
+        Workload::FanIn { senders, receiver_us, period_us } => {
             let senders = units::count(senders as usize, "sender", "senders");
-            match receiver_us {
-                0 => format!("{senders} to one receiver"),
-                us => format!("{senders} to one receiver that takes {us} µs per message"),
-            }
+            let slow = match receiver_us {
+                0 => String::new(),
+                us => format!(" that takes {us} µs per message"),
+            };
+            let each = match period_us {
+                0 => String::new(),
+                us => {
+                    let period = units::exact_duration(u64::from(us) * 1_000);
+                    format!(", one message every {period} each")
+                }
+            };
+            format!("{senders} to one receiver{slow}{each}")
         }
         Workload::FanOut { receivers, period_us } => {
             let receivers = units::count(receivers as usize, "receiver", "receivers");
@@ -77,7 +85,12 @@ pub(crate) fn workload_rank(workload: Workload) -> (u8, u64, u64) {
         Workload::Exchange => (3, 0, 0),
         Workload::Requests { period_ns } => (7, 0, u64::MAX - period_ns),
         Workload::Pairs { pairs } => (4, pairs.into(), 0),
-        Workload::FanIn { senders, receiver_us } => (5, senders.into(), receiver_us.into()),
+        Workload::FanIn { senders, receiver_us, period_us: 0 } => {
+            (5, senders.into(), receiver_us.into())
+        }
+        Workload::FanIn { senders, receiver_us, period_us } => {
+            (11, u64::from(senders) << 32 | u64::from(receiver_us), period_us.into())
+        }
         Workload::FanOut { receivers, period_us } => (6, receivers.into(), period_us.into()),
         Workload::Clients { clients, in_flight, period_ns: 0 } => {
             (9, clients.into(), in_flight.into())

@@ -117,7 +117,7 @@ fn workloads() -> Vec<Workload> {
         | Workload::Exchange
         | Workload::Requests { period_ns: _ }
         | Workload::Pairs { pairs: _ }
-        | Workload::FanIn { senders: _, receiver_us: _ }
+        | Workload::FanIn { senders: _, receiver_us: _, period_us: _ }
         | Workload::FanOut { receivers: _, period_us: _ }
         | Workload::Clients { clients: _, in_flight: _, period_ns: _ }
         | Workload::Replay { recording: _, channel: _, channels: _, speed_percent: _, shape: _ }
@@ -141,9 +141,12 @@ fn workloads() -> Vec<Workload> {
         Workload::Requests { period_ns: 1_000_001 },
         Workload::Pairs { pairs: 2 },
         Workload::Pairs { pairs: 3 },
-        Workload::FanIn { senders: 2, receiver_us: 0 },
-        Workload::FanIn { senders: 3, receiver_us: 0 },
-        Workload::FanIn { senders: 2, receiver_us: 5 },
+        Workload::FanIn { senders: 2, receiver_us: 0, period_us: 0 },
+        Workload::FanIn { senders: 3, receiver_us: 0, period_us: 0 },
+        Workload::FanIn { senders: 2, receiver_us: 5, period_us: 0 },
+        Workload::FanIn { senders: 2, receiver_us: 0, period_us: 900 },
+        Workload::FanIn { senders: 2, receiver_us: 5, period_us: 900 },
+        Workload::FanIn { senders: 2, receiver_us: 5, period_us: 901 },
         Workload::FanOut { receivers: 2, period_us: 0 },
         Workload::FanOut { receivers: 3, period_us: 0 },
         Workload::FanOut { receivers: 3, period_us: 900 },

@@ -214,7 +214,7 @@ pub(crate) fn rich() -> Vec<Record> {
     asks.push(Ask::idle(Workload::Exchange, 64));
     asks.push(Ask::idle(Workload::Exchange, 4096));
     for n in [2, 4, 8] {
-        asks.push(Ask::idle(Workload::FanIn { senders: n, receiver_us: 0 }, 64));
+        asks.push(Ask::idle(Workload::FanIn { senders: n, receiver_us: 0, period_us: 0 }, 64));
         asks.push(Ask::idle(Workload::Pairs { pairs: n }, 64));
     }
     records.extend(run(&MADE[..14], &asks, 5, 14));

@@ -20,7 +20,7 @@ pub(super) struct Asked {
     /// Reply size [default: the message size]
     #[arg(long, value_name = "BYTES")]
     reply: Option<String>,
-    /// Messages per second, of all clients together [default: as fast as possible]
+    /// Messages per second, of all clients, senders or receivers together [default: as fast as possible]
     #[arg(long, value_name = "PER_S", value_parser = args::number)]
     rate: Option<f64>,
     /// Number of peers of a fan-in or fan-out
