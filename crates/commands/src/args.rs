@@ -15,7 +15,8 @@ use crossway_lab::pattern;
 use crossway_lab::plan::{MOST_TRIALS, PRESETS};
 use crossway_lab::replay::{Channels, MOST_CHANNELS, MOST_PERCENT};
 use crossway_mech::registry;
-use crossway_records::{runs, shell};
+use crossway_records::runs::{self, FindError};
+use crossway_records::shell;
 
 use crate::ui::Ui;
 
@@ -39,13 +40,21 @@ pub(crate) fn run_or_latest(word: Option<&Path>, ui: &Ui) -> anyhow::Result<Path
 
 /// Returns the latest run of the folder in which the run `a` is or, if that has none, of the usual one, and states it;
 /// `None` if there is no run other than `a`.
-pub(crate) fn latest_beside(a: &Path, ui: &Ui) -> Option<PathBuf> {
+///
+/// # Errors
+/// A file or folder is called `latest`.
+pub(crate) fn latest_beside(a: &Path, ui: &Ui) -> Result<Option<PathBuf>, FindError> {
     let dir = a.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new(runs::OUT));
-    runs::find(&dir.join(runs::LATEST))
-        .or_else(|_| runs::find(Path::new(runs::LATEST)))
-        .ok()
-        .filter(|latest| latest.canonicalize().ok() != a.canonicalize().ok())
-        .map(|latest| told(latest, ui))
+    let found = match runs::find(&dir.join(runs::LATEST)) {
+        Err(FindError::NoRuns { .. }) => runs::find(Path::new(runs::LATEST)),
+        found => found,
+    };
+    let latest = match found {
+        Err(FindError::NoRuns { .. }) => None,
+        found => Some(found?),
+    };
+    let other = latest.filter(|latest| latest.canonicalize().ok() != a.canonicalize().ok());
+    Ok(other.map(|latest| told(latest, ui)))
 }
 
 fn told(latest: PathBuf, ui: &Ui) -> PathBuf {

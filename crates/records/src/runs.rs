@@ -1,5 +1,6 @@
 //! Finds the run that a user names: by a path, by `latest`, or by the name given with `measure --name`.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,14 @@ pub enum FindError {
     NoRuns {
         /// The folder of runs.
         out: PathBuf,
+    },
+    /// Something is called `latest`, so that the word could mean it as well as the last run.
+    #[error("`latest` means the last run, {}, but there is also {}: name the run's folder, or rename {}", last.display(), path.display(), path.display())]
+    Shadowed {
+        /// The file or folder.
+        path: PathBuf,
+        /// The folder of the last run.
+        last: PathBuf,
     },
     /// The word is neither a path nor a name.
     #[error("there is no run '{}': name a run's folder, its results.jsonl, `latest`{} (names are looked up in {}; for a run in another folder, write FOLDER/NAME)", word.display(), known(names), out.display())]
@@ -89,19 +98,28 @@ pub fn find_run(word: &Path) -> Result<PathBuf, FindError> {
     Ok(latest.map_or(found, |run| run.dir))
 }
 
-/// Resolves a word to a run: an existing path, or else `latest` or the name of a run in `out`. In a word such as
-/// `other/latest`, the folder replaces `out`. If several runs have the name, the most recent one is returned.
+/// Resolves a word to a run: an existing path, or else `latest` or the name of a run in `out`. In a
+/// word such as `other/latest`, the folder replaces `out`. If several runs have the name, the most
+/// recent one is returned. `latest` is a path only if no run is there, or if it leads to the last
+/// run.
 ///
 /// # Errors
 /// See [`FindError`].
 pub fn find(word: &Path) -> Result<PathBuf, FindError> {
-    if word.exists() {
-        return Ok(word.to_owned());
-    }
     let out = match word.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from(OUT),
     };
+    if word.exists() {
+        let path = word.to_owned();
+        let is_latest = word.file_name() == Some(OsStr::new(LATEST));
+        return match list(&out).pop().filter(|_| is_latest) {
+            Some(Found { dir: last, .. }) if !same_folder(&last, word) => {
+                Err(FindError::Shadowed { path, last })
+            }
+            _ => Ok(path),
+        };
+    }
     let unknown = |names| FindError::Unknown { word: word.to_owned(), out: out.clone(), names };
     let Some(name) = word.file_name().and_then(|name| name.to_str()) else {
         return Err(unknown(Vec::new()));
@@ -122,6 +140,10 @@ pub fn find(word: &Path) -> Result<PathBuf, FindError> {
             Err(unknown(names))
         }
     }
+}
+
+fn same_folder(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 /// Checks that a run may have this name, and returns it. A name consists of letters, digits, `-`, `_` and `.`, does not
@@ -181,6 +203,27 @@ mod tests {
         // The names of a run in another folder need that folder.
         let looked_up = format!("names are looked up in {};", out.display());
         assert!(error.contains(&looked_up) && error.contains("write FOLDER/NAME"), "{error}");
+    }
+
+    #[test]
+    fn what_is_called_latest_is_not_taken_for_the_last_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path();
+        let word = out.join("latest");
+        fs::create_dir(&word).unwrap();
+        assert_eq!(find(&word), Ok(word.clone()), "there is no other meaning");
+        add(out, "a", None, 1);
+        let last = out.join("a");
+        let shadowed = FindError::Shadowed { path: word.clone(), last: last.clone() };
+        assert_eq!(find(&word), Err(shadowed));
+        let error = find(&word).unwrap_err().to_string();
+        assert!(error.contains(&format!("the last run, {}", last.display())), "{error}");
+        assert!(error.ends_with(&format!("rename {}", word.display())), "{error}");
+        fs::remove_dir(&word).unwrap();
+        std::os::unix::fs::symlink("a", &word).unwrap();
+        assert_eq!(find(&word), Ok(word.clone()), "a link to the last run");
+        add(out, "b", None, 2);
+        assert!(matches!(find(&word), Err(FindError::Shadowed { .. })), "an old link");
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn answer_time(text: &str) -> Result<Duration, String> {
 fn records_folder(word: &Path, must_exist: bool) -> anyhow::Result<PathBuf> {
     match runs::find(word) {
         Ok(folder) => Ok(folder),
-        Err(error @ FindError::NoRuns { .. }) => Err(error.into()),
+        Err(error @ (FindError::NoRuns { .. } | FindError::Shadowed { .. })) => Err(error.into()),
         Err(FindError::Unknown { .. }) if must_exist => bail!(
             "the folder {} does not exist, and no run has this name; name the folder of the records with --records, or \
              omit --no-measure",

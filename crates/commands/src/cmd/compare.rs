@@ -168,11 +168,6 @@ impl Run for Compare {
             if loaded.records.is_empty() && !self.filters.filters.is_empty() {
                 return Err(self.filters.nothing_left(path));
             }
-            let path = path.display();
-            ensure!(
-                !loaded.records.is_empty(),
-                "{path} holds no records; name a run that measured"
-            );
         }
         let a = filter_a.of(&first.records);
         let b = filter_b.of(second.as_ref().map_or(&first.records[..], |l| &l.records));
@@ -263,7 +258,7 @@ impl Run for Compare {
 impl Compare {
     /// Returns the most recently started run, with which A is compared. Fails if there is none, or if it is A itself.
     fn latest(&self, ui: &Ui) -> anyhow::Result<PathBuf> {
-        args::latest_beside(&self.a, ui).with_context(|| {
+        args::latest_beside(&self.a, ui)?.with_context(|| {
             format!(
                 "there is no run later than {} to compare it with: name a second run, or select two parts of this run \
                  with --a and --b",

@@ -11,6 +11,7 @@ use crossway_lab::faults::{
 };
 use crossway_lab::shutdown;
 use crossway_records::record::Status;
+use crossway_records::runs::{self, FindError};
 use crossway_report::units::count;
 
 use super::Run;
@@ -36,9 +37,9 @@ pub(crate) struct Faults {
     /// Print the records, one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Write the records to PATH or, if PATH is a folder, to faults.jsonl in it: `crossway report` finds them in the
-    /// folder of a run, `crossway advise` also in the folder of all runs. The file's records of other mechanisms
-    /// and machines are kept
+    /// Write the records to PATH or, if PATH is a folder, a run's name or `latest`, to faults.jsonl
+    /// in it: `crossway report` finds them in the folder of a run, `crossway advise` also in the
+    /// folder of all runs. The file's records of other mechanisms and machines are kept
     #[arg(long, value_name = "PATH")]
     save: Option<PathBuf>,
     /// Milliseconds of silence after which a survivor counts as hung
@@ -48,7 +49,7 @@ pub(crate) struct Faults {
 
 impl Run for Faults {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
-        let save = self.save.map(|path| if path.is_dir() { path.join(FAULTS) } else { path });
+        let save = self.save.map(place_of).transpose()?;
         if let Some(file) = &save {
             output::check(file, "name another file with --save")?;
         }
@@ -88,6 +89,15 @@ impl Run for Faults {
 
 /// Default time of silence after which a survivor counts as hung, milliseconds.
 const WATCH_MS: u64 = 1000;
+
+/// The file in which the records are kept if the command line names `word`.
+fn place_of(word: PathBuf) -> Result<PathBuf, FindError> {
+    match runs::find_run(&word) {
+        Ok(folder) if folder.is_dir() => Ok(folder.join(FAULTS)),
+        Ok(_) | Err(FindError::Unknown { .. }) => Ok(word),
+        Err(error) => Err(error),
+    }
+}
 
 fn options(mechanisms: Vec<String>, watch: Duration) -> anyhow::Result<Options> {
     Ok(Options {
