@@ -53,6 +53,14 @@ pub enum ReadError {
         /// What is wrong with the line.
         why: String,
     },
+    /// There is no record.
+    #[error("{path} contains no records{why}")]
+    Empty {
+        /// The file.
+        path: PathBuf,
+        /// Why, or what to do; begins with a separator.
+        why: String,
+    },
     /// The record was written by a newer version of Crossway.
     #[error(
         "{path}:{line}: record schema {found} is newer than this program's ({SCHEMA}); update crossway to read it"
@@ -86,8 +94,27 @@ pub fn results_file(path: &Path) -> PathBuf {
 /// Reads the records of a run's folder or of a single file.
 ///
 /// # Errors
-/// See [`ReadError`].
+/// The file does not exist, cannot be read, has no record, or is newer than this program.
 pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
+    let loaded = records_so_far(path)?;
+    if !loaded.records.is_empty() {
+        return Ok(loaded);
+    }
+    let why = match &loaded.warnings[..] {
+        [] => {
+            "; name a run that measured something, or start one, such as `crossway measure quick`"
+                .to_owned()
+        }
+        warnings => format!(": {}", warnings.join("; ")),
+    };
+    Err(ReadError::Empty { path: loaded.path, why })
+}
+
+/// The same of a run that may not have any record yet.
+///
+/// # Errors
+/// The file does not exist, cannot be read, or is newer than this program.
+pub fn records_so_far(path: &Path) -> Result<Loaded, ReadError> {
     let file = results_file(path);
     let bytes = read_lines(&file).map_err(|cause| {
         let hint = match cause.kind() {
@@ -191,9 +218,6 @@ pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
         return Err(error);
     }
     loaded.warnings.extend(left_out.warnings());
-    if loaded.records.is_empty() {
-        loaded.warnings.push(format!("{} contains no records", path.display()));
-    }
     Ok(loaded)
 }
 
@@ -208,6 +232,9 @@ pub fn read_line(path: &Path, line: usize) -> Result<Record, ReadError> {
         cause,
         hint: String::new(),
     })?;
+    if bytes.trim_ascii_end().is_empty() {
+        return Err(ReadError::Empty { path: file, why: "; name another run".to_owned() });
+    }
     let lines: Vec<&[u8]> = bytes.trim_ascii_end().split(|b| *b == b'\n').collect();
     match line.checked_sub(1).and_then(|at| lines.get(at)) {
         Some(text) => parse_line(&file, line, text.trim_ascii()),

@@ -162,14 +162,6 @@ fn a_newer_schema_is_refused_by_name() {
 }
 
 #[test]
-fn an_empty_file_is_no_records_with_a_warning() {
-    for bytes in [&b""[..], b"\n\n"] {
-        let loaded = parse(bytes).expect("nothing is no error");
-        assert!(loaded.records.is_empty() && loaded.warnings.len() == 1);
-    }
-}
-
-#[test]
 fn a_folder_means_its_results_and_a_folder_without_says_so() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let error = read_records(dir.path()).expect_err("no results").to_string();
@@ -239,5 +231,19 @@ fn a_device_without_end_is_no_file_of_records() {
         let error = error.expect("no records").to_string();
         assert!(error.contains("/dev/zero") && error.contains("longer than 16 MiB"), "{error}");
     }
-    assert!(read_records(Path::new("/dev/null")).expect("an empty file").records.is_empty());
+    assert!(matches!(read_records(Path::new("/dev/null")), Err(ReadError::Empty { .. })));
+}
+
+#[test]
+fn a_file_without_a_record_is_an_error_unless_the_run_may_have_none_yet() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let write = |bytes: &[u8]| std::fs::write(dir.path().join(RESULTS), bytes).expect("room");
+    let says = || read_records(dir.path()).expect_err("no record").to_string();
+    write(b"\n");
+    assert!(says().contains("results.jsonl contains no records; name a run that"), "{}", says());
+    let line = read_line(dir.path(), 1).expect_err("no record").to_string();
+    assert!(line.contains("contains no records; name another run"), "{line}");
+    write(b"{\"schema\":");
+    assert!(says().contains("no records: ") && says().contains("was interrupted"), "{}", says());
+    assert!(records_so_far(dir.path()).expect("an interrupted run").records.is_empty());
 }

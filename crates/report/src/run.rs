@@ -68,11 +68,6 @@ pub enum RunError {
     /// There is no such file or directory.
     #[error("{0} does not exist; `crossway measure` prints the directory that it writes")]
     NoDirectory(PathBuf),
-    /// The run has no finished trial.
-    #[error(
-        "{0} contains no finished trial, so there is nothing to report; start a run with `crossway measure`"
-    )]
-    Empty(PathBuf),
 }
 
 /// What was read; nothing and a notice if it cannot be.
@@ -112,9 +107,6 @@ impl Run {
             return Err(RunError::NoDirectory(path.to_owned()));
         }
         let loaded = records_io::read_records(path)?;
-        if loaded.records.is_empty() {
-            return Err(RunError::Empty(path.to_owned()));
-        }
         let dir = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
         let mut run = Run::of_records(path, loaded.records);
         run.notices.extend(loaded.warnings);

@@ -16,7 +16,7 @@ use crossway_lab::replay::{AS_FAST_AS_POSSIBLE, Channels};
 use crossway_lab::run::{self, Asker, Folder, Options, RunError, Summary};
 use crossway_lab::shutdown;
 use crossway_records::record::Status;
-use crossway_records::records_io::read_records;
+use crossway_records::records_io::{read_records, records_so_far};
 use crossway_records::{runs, shell};
 
 use super::Run;
@@ -189,7 +189,7 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
         }
         // After a resumed run, all of its trials decide, not only those since it was resumed.
         summary.by_status.clear();
-        for record in read_records(&summary.dir)?.records {
+        for record in records_so_far(&summary.dir)?.records {
             *summary.by_status.entry(record.status).or_default() += 1;
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use crossway_records::records_io::RESULTS;
+use crossway_records::records_io::{RESULTS, read_records};
 use crossway_records::shell;
 use crossway_report::bundle::{self, Identity, Replaced};
 use crossway_report::terminal::{self, Told};
@@ -121,7 +121,10 @@ impl Report {
             dir => dir,
         };
         let redaction = match self.with_names {
-            true => None,
+            true => {
+                read_records(&dir)?;
+                None
+            }
             false => Some(bundle::names_in(&dir, Identity::here())?),
         };
         let mut replaced = Replaced::default();

@@ -169,22 +169,63 @@ fn bad_records_are_one_clear_error_for_every_command() {
     let damaged = write_run(dir.path(), "damaged", &[json!(17)], None);
     let empty = dir.path().join("empty");
     fs::create_dir_all(&empty).expect("a folder");
+    let unmeasured = write_run(dir.path(), "unmeasured", &[], None);
     let nowhere = dir.path().join("nowhere");
     for (bad, says) in [
         (&newer, "results.jsonl:3: record schema 99 is newer"),
         (&damaged, "results.jsonl:1: cannot read this line"),
         (&empty, "is not a run"),
+        (&unmeasured, "results.jsonl contains no records; name "),
         (&nowhere, "name a run's folder, its results.jsonl, `latest`"),
     ] {
         for args in [
             vec!["rank", path(bad)],
             vec!["export", path(bad)],
             vec!["compare", path(&good), path(bad)],
+            vec!["compare", path(bad), path(&good)],
+            vec!["report", path(bad)],
+            vec!["report", path(bad), "--json"],
+            vec!["report", path(bad), "--bundle"],
+            vec!["report", path(bad), "--bundle", "--with-names"],
+            vec!["channel", "profile", path(bad)],
+            vec!["rerun", &format!("{}:pipe", path(bad))],
         ] {
             let (_, err, code) = run(&args);
             assert_eq!(code, 2, "{args:?}");
             assert!(err.contains(says) && err.lines().count() == 1, "{args:?}: {err}");
         }
+        for made in ["report.html", "bundle.tar.gz"] {
+            assert!(!bad.join(made).exists(), "{made} of {}", bad.display());
+        }
+    }
+}
+
+#[test]
+fn what_is_called_latest_is_never_taken_silently_for_the_last_run() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let out = dir.path();
+    let a = write_run(out, "a", &trials("pipe", 1.0), None);
+    let b = write_run(out, "b", &trials("pipe", 1.0), None);
+    for (at, of) in [&a, &b].into_iter().enumerate() {
+        let info = json!({
+            "run": path(of), "name": null, "plan": "quick", "filters": [], "hosts": null,
+            "started_unix_ms": at + 1, "trials": null,
+        });
+        fs::write(of.join("run.json"), info.to_string()).expect("a file");
+    }
+    let latest = out.join("latest");
+    let (_, err, code) = run(&["compare", path(&a)]);
+    assert!(code == 0 && err.contains(path(&b)), "{err}");
+    write_run(out, "latest", &trials("pipe", 2.0), None);
+    for args in [vec!["rank", path(&latest)], vec!["compare", path(&a)]] {
+        let (_, err, code) = run(&args);
+        assert_eq!(code, 2, "{args:?}: {err}");
+        let wanted = format!(
+            "`latest` means the last run, {}, but there is also {}: name the run's folder, or rename",
+            path(&b),
+            path(&latest)
+        );
+        assert!(err.contains(&wanted) && err.lines().count() == 1, "{args:?}: {err}");
     }
 }
 

@@ -198,11 +198,7 @@ impl Folder {
 
     /// The records that the run has so far.
     pub(super) fn records(&self) -> Result<Vec<Record>, RunError> {
-        let path = self.dir.join(RESULTS);
-        if fs::metadata(&path).is_ok_and(|m| m.len() == 0) {
-            return Ok(Vec::new());
-        }
-        Ok(records_io::read_records(&path)?.records)
+        Ok(records_io::records_so_far(&self.dir.join(RESULTS))?.records)
     }
 
     /// Appends a record: one line in one write, so that a kill can damage only the last line.
