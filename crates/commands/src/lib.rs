@@ -37,6 +37,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 use crossway_lab::catalogue;
 use crossway_lab::contender::Folders;
 use crossway_lab::env::Build;
+use crossway_sys::heap::LimitedHeap;
 
 use crate::cmd::Run;
 use crate::ui::{Colour, Ui};
@@ -112,6 +113,9 @@ fn explained(error: clap::Error) -> clap::Error {
         _ => error,
     }
 }
+
+#[global_allocator]
+static HEAP: LimitedHeap = LimitedHeap { program: "crossway", status: ui::EXIT_UNUSABLE };
 
 /// Runs the program.
 pub fn main() -> ExitCode {

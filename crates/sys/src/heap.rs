@@ -1,5 +1,8 @@
-//! Controls how the process's allocator treats freed memory, and lets calls write into the spare capacity of a vector.
+//! Controls how the process's allocator treats freed memory, ends a program that a limit denies
+//! memory with one error, and lets calls write into the spare capacity of a vector.
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write;
 use std::mem::MaybeUninit;
 
 use rustix::io::Errno;
@@ -35,6 +38,84 @@ pub fn keep_freed(bytes: u32, step: u32) {
     }
     #[cfg(not(target_env = "gnu"))]
     let _ = (bytes, step);
+}
+
+/// The system's allocator, for `#[global_allocator]` of a program. Where a limit of this process
+/// (RLIMIT_DATA, RLIMIT_AS) denies it memory, it ends the process with one line that names the
+/// limit. Without it, the program would abort.
+#[derive(Debug)]
+pub struct LimitedHeap {
+    /// The name that begins the line.
+    pub program: &'static str,
+    /// The exit status.
+    pub status: u8,
+}
+
+impl LimitedHeap {
+    /// Returns what was allocated, unless that is nothing because of a limit.
+    #[inline]
+    fn checked(&self, memory: *mut u8, bytes: usize) -> *mut u8 {
+        if memory.is_null() {
+            self.end_if_limited(bytes);
+        }
+        memory
+    }
+
+    #[cold]
+    fn end_if_limited(&self, bytes: usize) {
+        let limits = [
+            (libc::RLIMIT_DATA, "of data (RLIMIT_DATA)", "ulimit -d"),
+            (libc::RLIMIT_AS, "of addresses (RLIMIT_AS)", "ulimit -v"),
+        ];
+        for (resource, of_what, command) in limits {
+            let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
+            // SAFETY: writes the limit only; if it fails, none is known.
+            unsafe { libc::getrlimit(resource, &mut limit) };
+            if limit.rlim_cur == libc::RLIM_INFINITY {
+                continue;
+            }
+            // There is no memory for a text.
+            let mut line = [0; 256];
+            let mut rest = &mut line[..];
+            let _ = writeln!(
+                rest,
+                "{}: {bytes} more bytes of memory exceed the limit {of_what}, {} KiB; raise it: {command} unlimited",
+                self.program,
+                limit.rlim_cur >> 10
+            );
+            let left = rest.len();
+            let said = &line[..line.len() - left];
+            // SAFETY: writes initialised bytes, and ends the process, without handlers that could
+            // need memory.
+            unsafe {
+                libc::write(libc::STDERR_FILENO, said.as_ptr().cast(), said.len());
+                libc::_exit(self.status.into());
+            }
+        }
+    }
+}
+
+// SAFETY: all calls go to the system's allocator, whose results are returned unchanged.
+unsafe impl GlobalAlloc for LimitedHeap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of this method.
+        self.checked(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of this method.
+        self.checked(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of this method.
+        self.checked(unsafe { System.realloc(memory, layout, bytes) }, bytes)
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of this method.
+        unsafe { System.dealloc(memory, layout) }
+    }
 }
 
 #[cfg(all(test, target_env = "gnu"))]

@@ -122,6 +122,28 @@ fn too_few_threads_or_descriptors_are_one_error_soon() {
 }
 
 #[test]
+fn too_little_memory_for_data_is_one_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let limited = |args: &[&str]| {
+        let through = ["sh", "-c", "ulimit -d 3000 && exec \"$0\" \"$@\""];
+        bare(&through, args, dir.path()).output().unwrap()
+    };
+    let socket = dir.path().join("tipcd.sock").display().to_string();
+    let ran = limited(&["tipcd", "--socket", &socket]);
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!((ran.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    assert!(said.contains("limit of data (RLIMIT_DATA), 3000 KiB; raise it: ulimit -d"), "{said}");
+    // Whether these need more depends on the build and the machine.
+    for args in [&["list"][..], &["measure", "quick", "-f", "fifo"]] {
+        let ran = limited(args);
+        let (code, said) = (ran.status.code(), text(&ran));
+        assert!(matches!(code, Some(0..=2)), "{args:?}: {said}");
+        assert!(!said.contains("memory allocation of"), "{args:?}: {said}");
+        assert!(code != Some(2) || said.contains("ulimit -d"), "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn little_locked_memory_is_reported_and_fails_no_trial() {
     if !can_be_another_user() {
         return;

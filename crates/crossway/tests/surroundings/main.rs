@@ -306,6 +306,9 @@ fn without_proc_or_on_read_only_file_systems_an_error_names_the_next_step() {
     }
     let (code, said) = apart("umount -l /proc");
     assert!(code == Some(2) && said.contains("Is /proc mounted?"), "{said}");
+    let (code, said) = apart("mount -t tmpfs none /dev && mkdir -m 1777 /dev/shm");
+    assert!(code == Some(2) && said.contains("open /dev/null, for the output of"), "{said}");
+    assert!(!said.contains("start reaper"), "{said}");
     let (code, said) = apart("mount --bind -o ro /tmp /tmp && mount -o remount,bind,ro /tmp");
     assert!(code == Some(2) && said.contains("XDG_RUNTIME_DIR"), "{said}");
 }

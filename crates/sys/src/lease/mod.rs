@@ -179,11 +179,20 @@ impl Reaper<'_> {
             .args(self.args)
             .arg(dir)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(nowhere()?)
             .process_group(0)
             .spawn()
             .map_err(|e| OsError::new("start reaper", self.program.display(), e))
     }
+}
+
+/// The output of a process that has nothing to say.
+fn nowhere() -> Result<fs::File, OsError> {
+    fs::File::options().write(true).open("/dev/null").map_err(|e| {
+        let object = "/dev/null, for the output of a process in the background (mount a /dev here, or use `bwrap --dev \
+                      /dev`)";
+        OsError::new("open", object, e)
+    })
 }
 
 /// The message by which an owner informs its reaper that it has already cleaned up.

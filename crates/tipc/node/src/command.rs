@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
+use crossway_sys::error::RAISE_PROCESSES;
 use crossway_sys::heap;
 use crossway_tipc_client::admin::{KeyFor, Order, read_key_file};
 use crossway_tipc_client::default_path;
@@ -62,10 +63,11 @@ pub fn run_tipcd(options: &TipcdOptions) -> anyhow::Result<()> {
     } else {
         let out = std::io::stdout().as_fd().try_clone_to_owned();
         let out = out.context("cannot duplicate standard output")?;
-        Journal::to(out.into(), options.log_rate).context(
-            "cannot start the thread that writes the log; raise the limit of processes (RLIMIT_NPROC, ulimit -u, or \
-             pids.max of the control group), or use --quiet",
-        )?
+        Journal::to(out.into(), options.log_rate).with_context(|| {
+            format!(
+                "cannot start the thread that writes the log: {RAISE_PROCESSES}, or use --quiet"
+            )
+        })?
     };
     introduce(&mut daemon, &mut journal);
     readiness::tell("READY=1");

@@ -3,7 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use crossway_sys::heap::LimitedHeap;
 use crossway_tipc_node::{TipcdOptions, run_tipcd};
+
+#[global_allocator]
+static HEAP: LimitedHeap = LimitedHeap { program: "tipcd", status: 1 };
 
 /// Run a TIPC node in user space, which provides TIPC sockets to programs and interoperates with Linux kernels and
 /// other tipcds

@@ -74,6 +74,15 @@ fn a_limit_of_file_sizes_is_named_before_a_program_meets_it() {
     }
 }
 
+#[test]
+fn a_limit_of_memory_for_data_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tipcd.sock");
+    let said = refusal_under(proc::effective_user(), "ulimit -d 3000", &path);
+    assert!(said.starts_with("tipcd: ") && said.contains("(RLIMIT_DATA), 3000 KiB"), "{said}");
+    assert!(said.contains("ulimit -d unlimited"), "{said}");
+}
+
 /// Tests that log lines that cannot be written are lost, without any other effect.
 #[test]
 fn a_log_that_may_not_grow_ends_nobody() {
