@@ -69,7 +69,7 @@ pub struct Question {
     pub peers: u32,
     /// Number of clients of one server.
     pub clients: u32,
-    /// Number of requests that each client has in flight.
+    /// Number of requests that each client has in flight; at a rate, the highest number.
     pub in_flight: u32,
     /// Whether the messages of a fan are sent at fixed times, because their latency is asked for.
     pub paced: bool,
@@ -254,8 +254,9 @@ impl Question {
         self.clients > 1 || self.in_flight > 1
     }
 
-    /// The stated rate of a question that is measured at full speed, as fans and several requests in flight are; a candidate
-    /// must achieve at least this rate. `None` for other questions.
+    /// The stated rate of a question that is measured at full speed, as fans are unless their
+    /// latency is asked for; a candidate must achieve at least this rate. `None` for other
+    /// questions.
     pub(super) fn rate_at_full_speed(&self) -> Option<f64> {
         self.rate_per_s.filter(|_| self.workload(1).facts().timed())
     }

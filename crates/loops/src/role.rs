@@ -84,10 +84,11 @@ impl Loops {
         self.context.prepare(window);
     }
 
-    /// Runs this role's part of a window that was prepared. `at_ns` is when the first message is due or a timed window
-    /// ends, CLOCK_MONOTONIC; `phases_ns` is how much later each peer's first message is due, if the peers have schedules
-    /// of their own. An order on the controller's connection `line` ends an open-ended window, and the end marks of a
-    /// sender whose messages may be lost.
+    /// Runs this role's part of a window that was prepared. `at_ns` is when the first message is
+    /// due or a timed window ends, CLOCK_MONOTONIC; `phases_ns` is how much later each peer's first
+    /// message is due, if the peers have schedules of their own. An order on the controller's
+    /// connection `line` ends an open-ended window, and the end marks of a sender whose messages
+    /// may be lost.
     ///
     /// # Errors
     /// A channel failed, or the workload has no such part.
@@ -145,19 +146,19 @@ impl Loops {
 mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+    use std::time::Instant;
 
     use crossway_mech::mechanisms::pipe::Pipe;
     use crossway_mech::mechanisms::udp::Udp;
     use crossway_mech::{Bind, Wait};
     use crossway_records::inputs::{Inputs, Workload};
-    use crossway_sys::clock::Ticker;
+    use crossway_sys::clock::{Ticker, monotonic_ns};
 
     use super::*;
     use crate::Part;
 
-    /// What a role says to an order for a workload that no plan gives to its mechanism.
-    fn refusal<M: Mechanism>(workload: Workload, part: Part) -> String {
-        let task = Task {
+    fn task<M: Mechanism>(workload: Workload, part: Part) -> Task {
+        Task {
             mechanism: M::ID.to_owned(),
             script: None,
             inputs: Inputs { seed: 5, ..Inputs::of(workload, 64, Wait::Block) },
@@ -171,12 +172,52 @@ mod tests {
             working_set_bytes: 1 << 16,
             leases: None,
             bind: Bind::default(),
-        };
-        let (mut role, ..) = Loops::begin_with::<M>(task).expect("a role");
+        }
+    }
+
+    /// What a role says to an order for a workload that no plan gives to its mechanism.
+    fn refusal<M: Mechanism>(workload: Workload, part: Part) -> String {
+        let (mut role, ..) = Loops::begin_with::<M>(task::<M>(workload, part)).expect("a role");
         let (line, _controller) = UnixStream::pair().expect("a line");
         let window = Window { number: 1, messages: 1, batch: 1, measured: true, open: false };
         let outcome = role.run(&window, 0, &[], line.as_fd());
         outcome.expect_err("there is no such loop").to_string()
+    }
+
+    #[test]
+    fn a_client_at_a_rate_sends_while_fewer_requests_than_it_may_have_are_under_way() {
+        // All are due at once, and the server answers none before it has as many as may be under
+        // way.
+        const MOST: usize = 3;
+        let workload = Workload::Clients { clients: 1, in_flight: MOST as u32, period_ns: 1 };
+        let listening = Task { listeners: 1, ..task::<Pipe>(workload, Part::Server) };
+        let (mut server, offers, _) = Loops::begin_with::<Pipe>(listening).expect("a server");
+        let client = std::thread::spawn(move || {
+            let task = task::<Pipe>(workload, Part::Client);
+            let (mut client, ..) = Loops::begin_with::<Pipe>(task).expect("a client");
+            client.connect(offers).expect("a channel");
+            let (line, _controller) = UnixStream::pair().expect("a line");
+            let messages = 4 * MOST as u64;
+            let window = Window { number: 1, messages, batch: 1, measured: true, open: false };
+            client.run(&window, monotonic_ns(), &[], line.as_fd()).expect("replies")
+        });
+        server.accept().expect("a client");
+        let (tx, rx) = server.halves(0).expect("a channel");
+        let until = || Some(Instant::now() + OPEN_TIMEOUT);
+        let mut requests = vec![[0; 64]; MOST];
+        for _ in 0..4 {
+            for request in &mut requests {
+                assert_eq!(rx.recv(request, until()).expect("a request"), 64);
+            }
+            // Both number their messages alike, so a request is the reply that is expected.
+            requests.iter().for_each(|reply| tx.send(reply, until()).expect("room"));
+        }
+        let mark = &mut requests[0];
+        rx.recv(mark, until()).expect("the mark");
+        tx.send(mark, until()).expect("room");
+        let outcome = client.join().expect("no panic");
+        assert_eq!((outcome.sent, outcome.received, outcome.corrupt), (12, 12, 0));
+        assert_eq!(outcome.pacing.expect("a schedule").bursts, 12);
     }
 
     #[test]

@@ -67,7 +67,8 @@ impl Question {
                 let in_flight = match self.in_flight {
                     1 => String::new(),
                     several => format!(
-                        ", {several} in flight{}",
+                        ", {}{several} in flight{}",
+                        if self.rate_per_s.is_some() { "at most " } else { "" },
                         if self.clients > 1 { " each" } else { "" }
                     ),
                 };
@@ -98,7 +99,7 @@ impl Question {
                     _ => "",
                 };
                 let each = match self.workload(1) {
-                    Workload::Clients { clients: peers, period_ns: 1.., .. }
+                    Workload::Clients { clients: peers @ 2.., period_ns: 1.., .. }
                     | Workload::FanIn { senders: peers, period_us: 1.., .. } => {
                         format!(" ({} from each)", rate / f64::from(peers))
                     }

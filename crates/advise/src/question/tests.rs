@@ -59,10 +59,22 @@ fn several_clients_and_requests_in_flight_have_a_latency() {
     assert_eq!(one.workload(64), Workload::Clients { clients: 1, in_flight: 16, period_ns: 0 });
     assert!(one.sentence().starts_with("requests of 64 B, 16 in flight, as fast"));
     let rated = question("clients = 2\nin_flight = 2\nrate_per_s = 1000");
-    assert_eq!(rated.rate_at_full_speed(), Some(1000.0));
+    let each = Workload::Clients { clients: 2, in_flight: 2, period_ns: 2_000_000 };
+    assert_eq!((rated.workload(64), rated.rate_at_full_speed()), (each, None));
+    let sentence = rated.sentence();
     assert!(
-        rated.sentence().contains("1000 per second from all clients together (measured at full")
+        sentence.contains(
+            "at most 2 in flight each, 1000 per second from all clients together (500 from each), "
+        ),
+        "{sentence}"
     );
+    let alone = question("in_flight = 4\nrate_per_s = 1000");
+    assert_eq!(
+        alone.workload(64),
+        Workload::Clients { clients: 1, in_flight: 4, period_ns: 1_000_000 }
+    );
+    let sentence = alone.sentence();
+    assert!(sentence.contains("at most 4 in flight, 1000 per second, same-host"), "{sentence}");
     for same in ["clients = 1", "in_flight = 1", "clients = 1\nin_flight = 1"] {
         assert_eq!(question(same).workload(64), Workload::PingPong);
     }

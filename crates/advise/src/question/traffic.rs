@@ -90,7 +90,8 @@ pub(super) fn traffic(at: &At<'_>, top: &Table, pattern: Pattern) -> Result<Traf
 }
 
 impl Traffic {
-    /// Whether the messages are those of a fan that are sent at fixed times, because their latency is asked for.
+    /// Whether the messages are those of a fan that are sent at fixed times, because their latency
+    /// is asked for.
     pub(super) fn paces(
         &self,
         pattern: Pattern,
@@ -125,8 +126,6 @@ impl Traffic {
         };
         match (pattern, self.rate_per_s) {
             (Pattern::RequestReply, rate) if clients > 1 || in_flight > 1 => {
-                // A client with several requests under way has no schedule.
-                let rate = rate.filter(|_| in_flight == 1);
                 let period_ns = rate.map_or(0, |rate| period_ns(rate / f64::from(clients)));
                 Workload::Clients { clients, in_flight, period_ns }
             }

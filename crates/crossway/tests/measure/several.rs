@@ -47,13 +47,16 @@ fn requests_of_several_clients_at_a_rate_are_verified_and_timed_from_when_they_a
         "[group.rate]\nmechanisms = [\"pipe\", \"uds-seqpacket\", \"tcp\", \"shm-futex\", \"posix-mq\", \"udp\"]\n\
          placement = \"unpinned\"\ntrials = 1\nwarmup_ms = 5\nmeasure_ms = 60\nsize_bytes = 64\n\
          reply_bytes = 200\nworkload = { clients = { clients = 3, period_ns = 1000000 } }\n\
+         [group.flight]\nmechanisms = [\"pipe\", \"uds-seqpacket\", \"tcp\", \"shm-futex\", \"posix-mq\"]\n\
+         placement = \"unpinned\"\ntrials = 1\nwarmup_ms = 5\nmeasure_ms = 60\nsize_bytes = 64\n\
+         reply_bytes = 200\nworkload = { clients = { clients = 3, in_flight = 4, period_ns = 1000000 } }\n\
          [group.small]\nmechanisms = \"pipe\"\ntrials = 1\nsize_bytes = 4\n\
          workload = { clients = { clients = 2, period_ns = 1000000 } }\n",
     );
     assert_success(&place.measure(&[]));
     let (records, skipped): (Vec<_>, Vec<_>) =
         place.records().into_iter().partition(|record| record.status != Status::Skipped);
-    assert_eq!(records.len(), 5);
+    assert_eq!(records.len(), 10);
     for record in &records {
         check(record, 4, Span::RoundTrip);
         let pacing = record.pacing.expect("a schedule");
@@ -117,9 +120,9 @@ fn a_fan_in_at_a_rate_is_timed_from_when_each_sender_had_to_send() {
         let [latency] = &record.latency_ns[..] else { panic!("{:?}", record.latency_ns) };
         assert!(latency.max >= lateness.max, "it counts from the due time: {}", record.case);
         if record.group == "behind" {
-            // The receiver takes at least 2 ms for each message, so the last one is received that long after the first
-            // for each message between; it was due within as many periods of 2 ms as each sender has messages, and
-            // begins up to one period later.
+            // The receiver takes at least 2 ms for each message, so the last one is received that
+            // long after the first for each message between; it was due within as many periods of 2
+            // ms as each sender has messages, and begins up to one period later.
             let least = 2_000_000 * (sent - 1 - (sent / 3 + 1));
             assert!(latency.max >= least, "{}: {} ns, not {least}", record.case, latency.max);
             let why = record.reason.as_deref().unwrap_or("none");

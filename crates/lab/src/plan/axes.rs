@@ -108,12 +108,6 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
                 Some(value) => at.key("period_ns").number(value, 100, LONGEST_PERIOD_NS)?,
                 None => 0,
             };
-            if period_ns > 0 && in_flight > 1 {
-                return Err(at.key("in_flight").bad(
-                    "with period_ns, each client has one request under way; omit in_flight, or period_ns to find out \
-                     what is possible",
-                ));
-            }
             Ok(Workload::Clients { clients, in_flight, period_ns })
         }
         _ => Err(at.bad(format!("unknown workload; allowed: {ALLOWED}"))),

@@ -122,11 +122,12 @@ mod tests {
     fn every_value_of_every_axis_can_be_repeated() {
         for (count, axis) in [
             (
-                12,
+                13,
                 "workload = [\"throughput\", \"ping-pong\", \"exchange\", { paced = { burst_bytes = 640, period_us = 100 } }, \
              { requests = { period_ns = 5000 } }, { pairs = { pairs = 3 } }, { fan-in = { senders = 2 } }, \
              { fan-in = { senders = 2, receiver_us = 7 } }, { fan-in = { senders = 2, period_us = 70 } }, { fan-out = { receivers = 4 } }, \
-             { clients = { clients = 3, in_flight = 2 } }, { clients = { clients = 3, period_ns = 5000 } }]",
+             { clients = { clients = 3, in_flight = 2 } }, { clients = { clients = 3, period_ns = 5000 } }, \
+             { clients = { clients = 3, in_flight = 2, period_ns = 5000 } }]",
             ),
             (3, "wait = [\"block\", \"spin\", { hybrid = { spin_us = 20 } }]"),
             (2, "access = [\"copy\", \"in-place\"]"),

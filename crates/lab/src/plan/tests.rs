@@ -40,7 +40,6 @@ fn errors_name_the_file_the_key_and_what_is_allowed() {
         "workload = { paced = { burst_bytes = 64 } }",
         "workload = { paced = { burst_bytes = 100, period_us = 1000 } }",
         "workload = { pairs = { pairs = 1 } }",
-        "workload = { clients = { clients = 3, in_flight = 2, period_ns = 5000 } }",
         "workload = 3",
         "size_bytes = -1",
         "size_bytes = \"4 K\"",

@@ -63,25 +63,16 @@ pub(crate) fn ask_loop<T: Tx, R: Rx, P: Put>(
             if in_place || begun.len() == 1 {
                 P::put(tx, source, scratch)?;
             } else {
-                let request = source.next_message();
-                loop {
-                    match tx.try_send(request) {
-                        Ok(()) => break,
-                        Err(SendError::Full) if begun.len() > 1 => {
-                            tx.flush()?;
-                            take(rx, &mut scratch[..len], checker)?;
-                            now = ticker.now();
-                            let began = begun.pop_front().unwrap_or(now);
-                            asked.times.record(ticker.ns(now.wrapping_sub(began)));
-                        }
-                        // Nothing else is under way.
-                        Err(SendError::Full) => {
-                            tx.send(request, None)?;
-                            break;
-                        }
-                        Err(e) => return Err(e.into()),
+                send_amid_replies(tx, source.next_message(), || {
+                    if begun.len() == 1 {
+                        return Ok(false);
                     }
-                }
+                    take(rx, &mut scratch[..len], checker)?;
+                    now = ticker.now();
+                    let began = begun.pop_front().unwrap_or(now);
+                    asked.times.record(ticker.ns(now.wrapping_sub(began)));
+                    Ok(true)
+                })?;
             }
             tx.flush()?;
             if asked.in_flight > 1 {
@@ -96,6 +87,28 @@ pub(crate) fn ask_loop<T: Tx, R: Rx, P: Put>(
     tx.send(source.end_message(), None)?;
     tx.flush()?;
     Ok(())
+}
+
+/// Sends a request. If there is no room for it, takes a reply before it tries again; `take_reply`
+/// returns false if none is under way, and the request may then wait.
+#[inline(always)]
+pub(super) fn send_amid_replies<T: Tx>(
+    tx: &mut T,
+    request: &[u8],
+    mut take_reply: impl FnMut() -> Result<bool, LoopError>,
+) -> Result<(), LoopError> {
+    loop {
+        match tx.try_send(request) {
+            Ok(()) => return Ok(()),
+            Err(SendError::Full) => {
+                tx.flush()?;
+                if !take_reply()? {
+                    return Ok(tx.send(request, None)?);
+                }
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
 }
 
 /// Answers all clients until the end mark of each has arrived.

@@ -151,6 +151,12 @@ impl Punctuality {
         self.free_ns = ended;
     }
 
+    /// Notes that the mechanism held up the sender until now, because earlier requests had no reply
+    /// yet.
+    pub(super) fn held_up_until(&mut self, now_ns: u64) {
+        self.free_ns = now_ns;
+    }
+
     pub(super) fn finish(mut self) -> PaceSeen {
         self.seen.lateness = self.lateness.encode();
         self.seen
@@ -176,7 +182,8 @@ pub(super) fn send(
     outcome.pacing = Some(punctuality.finish());
     outcome.sent = window.messages * channels as u64;
     if context.task.inputs.workload.ends_with_mark() {
-        // What follows a window takes CPU time, which other senders on this CPU may still need for their last messages.
+        // What follows a window takes CPU time, which other senders on this CPU may still need for
+        // their last messages.
         sleep_until_ns(pace.instant_ns(window.messages));
         if let Some((tx, _)) = ends.halves(0) {
             tx.send(context.source.end_message(), None)?;

@@ -36,9 +36,9 @@ pub enum Workload {
         /// Number of pairs.
         pairs: u32,
     },
-    /// Several senders to one receiver (item T11 of Toshiba's study, item E25 of Enea's study): as fast as it receives or,
-    /// with a period, open loop. Each sender then has a schedule of its own, and the latency of a message counts from the
-    /// time at which it was due.
+    /// Several senders to one receiver (item T11 of Toshiba's study, item E25 of Enea's study): as
+    /// fast as it receives or, with a period, open loop. Each sender then has a schedule of its
+    /// own, and the latency of a message counts from the time at which it was due.
     FanIn {
         /// Number of senders.
         senders: u32,
@@ -58,13 +58,15 @@ pub enum Workload {
         #[serde(default, skip_serializing_if = "is_zero")]
         period_us: u32,
     },
-    /// Several clients of one server, each with a channel of its own. Without a period, a client has as many requests in
-    /// flight as it may: a reply is followed by the next request, and the time from each request to its reply is reported
-    /// as a round trip. With a period, each client sends as in [`Workload::Requests`].
+    /// Several clients of one server, each with a channel of its own. Without a period, a client
+    /// has as many requests in flight as it may: a reply is followed by the next request, and the
+    /// time from each request to its reply is reported as a round trip. With a period, each client
+    /// sends as in [`Workload::Requests`], but a request waits only for as many replies as it must
+    /// for that number in flight.
     Clients {
         /// Number of clients.
         clients: u32,
-        /// Number of requests that each client has in flight; 1 with a period.
+        /// Number of requests that each client has in flight; with a period, the highest number.
         in_flight: u32,
         /// Nanoseconds between two requests of a client; 0 for as many as possible.
         #[serde(default, skip_serializing_if = "is_zero")]
@@ -124,7 +126,12 @@ impl Workload {
             Self::Clients { clients, in_flight, period_ns: 0 } => {
                 format!("clients-{clients}-in-flight-{in_flight}")
             }
-            Self::Clients { clients, period_ns, .. } => format!("clients-{clients}-{period_ns}ns"),
+            Self::Clients { clients, in_flight: 1, period_ns } => {
+                format!("clients-{clients}-{period_ns}ns")
+            }
+            Self::Clients { clients, in_flight, period_ns } => {
+                format!("clients-{clients}-in-flight-{in_flight}-{period_ns}ns")
+            }
             Self::Replay { recording, channel, channels, speed_percent, .. } => {
                 let speed = match speed_percent {
                     0 => "-as-fast-as-possible".to_owned(),

@@ -48,7 +48,11 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
                 }
                 ns => {
                     let period = units::exact_duration(ns);
-                    format!("{clients} of one server, one request every {period} each")
+                    let several = match in_flight {
+                        1 => String::new(),
+                        most => format!(", at most {most} in flight"),
+                    };
+                    format!("{clients} of one server, one request every {period} each{several}")
                 }
             }
         }
@@ -95,7 +99,9 @@ pub(crate) fn workload_rank(workload: Workload) -> (u8, u64, u64) {
         Workload::Clients { clients, in_flight, period_ns: 0 } => {
             (9, clients.into(), in_flight.into())
         }
-        Workload::Clients { clients, period_ns, .. } => (10, clients.into(), u64::MAX - period_ns),
+        Workload::Clients { clients, in_flight, period_ns } => {
+            (10, u64::from(clients) << 32 | u64::from(in_flight), u64::MAX - period_ns)
+        }
         Workload::Replay { recording, channel, speed_percent, .. } => {
             (8, u64::from(recording) << 32 | u64::from(channel), speed_percent.into())
         }

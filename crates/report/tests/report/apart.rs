@@ -154,6 +154,7 @@ fn workloads() -> Vec<Workload> {
         Workload::Clients { clients: 3, in_flight: 1, period_ns: 0 },
         Workload::Clients { clients: 3, in_flight: 2, period_ns: 0 },
         Workload::Clients { clients: 3, in_flight: 1, period_ns: 900_000 },
+        Workload::Clients { clients: 3, in_flight: 2, period_ns: 900_000 },
         Workload::Clients { clients: 3, in_flight: 1, period_ns: 900_001 },
         Workload::Paced { burst_bytes: 64, period_us: 1_234 },
         Workload::Paced { burst_bytes: 64, period_us: 1_235 },

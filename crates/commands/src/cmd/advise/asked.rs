@@ -20,7 +20,8 @@ pub(super) struct Asked {
     /// Reply size [default: the message size]
     #[arg(long, value_name = "BYTES")]
     reply: Option<String>,
-    /// Messages per second, of all clients, senders or receivers together [default: as fast as possible]
+    /// Messages per second, of all clients, senders or receivers together [default: as fast as
+    /// possible]
     #[arg(long, value_name = "PER_S", value_parser = args::number)]
     rate: Option<f64>,
     /// Number of peers of a fan-in or fan-out
@@ -29,7 +30,8 @@ pub(super) struct Asked {
     /// Number of clients that ask one server at the same time [default: 1]
     #[arg(long)]
     clients: Option<i64>,
-    /// Number of requests that each client has in flight [default: 1]
+    /// Number of requests that each client has in flight; with --rate, the highest number [default:
+    /// 1]
     #[arg(long, value_name = "N")]
     in_flight: Option<i64>,
     /// Placement of the two ends on CPUs: other-core, same-core, smt-sibling, shared-cache, cross-socket or unpinned
