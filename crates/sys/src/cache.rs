@@ -1,6 +1,7 @@
 //! Hints to the processor about cache lines.
 
 /// Size of a cache line in bytes, as the hints count.
+#[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
 /// Asks the processor to move the cache lines of `len` bytes from this core's own caches to the one that the cores

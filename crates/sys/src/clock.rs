@@ -32,12 +32,19 @@ fn read_ns(id: ClockId) -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// A duration, or the time since a clock's beginning, in the form of the C library, whose numbers have 32 bits on some
+/// processors; the longest that this form can have if it is longer.
+pub fn timespec(time: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: time.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        // Below a thousand million, which 32 bits hold.
+        tv_nsec: time.subsec_nanos() as libc::c_long,
+    }
+}
+
 /// Sleeps until an instant on CLOCK_MONOTONIC (clock_nanosleep, absolute); signals do not end the sleep.
 pub fn sleep_until_ns(instant_ns: u64) {
-    let request = libc::timespec {
-        tv_sec: (instant_ns / 1_000_000_000) as i64,
-        tv_nsec: (instant_ns % 1_000_000_000) as i64,
-    };
+    let request = timespec(Duration::from_nanos(instant_ns));
     loop {
         // SAFETY: the request lives through the call; an absolute sleep writes no remainder.
         let result = unsafe {

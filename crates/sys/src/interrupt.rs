@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use crate::clock::timespec;
 use crate::error::last_errno;
 
 /// The period at which an expired timer repeats.
@@ -69,10 +70,6 @@ impl ThreadTimer {
     }
 
     fn set(&mut self, first: Duration, period: Duration) -> Result<(), Errno> {
-        let timespec = |d: Duration| libc::timespec {
-            tv_sec: libc::time_t::try_from(d.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: d.subsec_nanos().into(),
-        };
         let spec = libc::itimerspec { it_interval: timespec(period), it_value: timespec(first) };
         // SAFETY: the timer lives as long as `self`; `spec` outlives the call; the old value is not requested.
         if unsafe { libc::timer_settime(self.id, 0, &raw const spec, std::ptr::null_mut()) } < 0 {

@@ -18,8 +18,8 @@ pub fn compare_files(one: (u32, i32), other: (u32, i32)) -> Result<Ordering, OsE
     let answer = unsafe {
         libc::syscall(
             libc::SYS_kcmp,
-            libc::c_long::from(one.0),
-            libc::c_long::from(other.0),
+            libc::c_long::from(one.0.cast_signed()),
+            libc::c_long::from(other.0.cast_signed()),
             FILE,
             libc::c_long::from(one.1),
             libc::c_long::from(other.1),

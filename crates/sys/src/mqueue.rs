@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::io::Errno;
 
 use crate::OsError;
+use crate::clock::timespec;
 use crate::patience::Patience;
 
 /// The limits of a queue and its current fill level (`mq_getattr`).
@@ -224,9 +225,7 @@ fn wall_clock(patience: Patience) -> Option<libc::timespec> {
             now.saturating_add(patience.left().unwrap_or_default())
         }
     };
-    // An instant beyond the range of time_t means for ever.
-    let tv_sec = libc::time_t::try_from(at.as_secs()).ok()?;
-    Some(libc::timespec { tv_sec, tv_nsec: at.subsec_nanos().into() })
+    Some(timespec(at))
 }
 
 #[cfg(test)]

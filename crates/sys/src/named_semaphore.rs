@@ -5,9 +5,9 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::OsError;
+use crate::clock::{monotonic_ns, timespec};
 use crate::error::last_errno;
 
 unsafe extern "C" {
@@ -83,13 +83,7 @@ impl NamedSemaphore {
     /// # Errors
     /// The errno of `sem_clockwait`.
     pub fn wait(&self, timeout: Duration) -> Result<(), Errno> {
-        let now = clock_gettime(ClockId::Monotonic);
-        let nanos = now.tv_nsec as u64 + u64::from(timeout.subsec_nanos());
-        let seconds = timeout.as_secs().try_into().unwrap_or(i64::from(u32::MAX));
-        let until = libc::timespec {
-            tv_sec: now.tv_sec.saturating_add(seconds) + (nanos / 1_000_000_000) as i64,
-            tv_nsec: (nanos % 1_000_000_000) as i64,
-        };
+        let until = timespec(Duration::from_nanos(monotonic_ns()).saturating_add(timeout));
         // SAFETY: open as long as `self`; the instant is valid for the length of the call.
         let done = unsafe {
             sem_clockwait(self.semaphore.as_ptr(), libc::CLOCK_MONOTONIC, &raw const until)

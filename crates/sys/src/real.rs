@@ -1,6 +1,6 @@
 //! The functions of the C library that a preloaded library replaces: finding the originals (RTLD_NEXT), and calling them.
 
-use std::ffi::{CStr, c_int, c_long, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Name and address of a function. The address is looked up at the first use.
@@ -44,7 +44,7 @@ pub trait Missing {
     const VALUE: Self;
 }
 
-impl Missing for c_int {
+impl Missing for i32 {
     const VALUE: Self = -1;
 }
 
@@ -52,7 +52,7 @@ impl Missing for isize {
     const VALUE: Self = -1;
 }
 
-impl Missing for c_long {
+impl Missing for i64 {
     const VALUE: Self = -1;
 }
 

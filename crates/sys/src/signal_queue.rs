@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 
 use crate::OsError;
+use crate::clock::timespec;
 use crate::error::last_errno;
 use crate::patience::Patience;
 
@@ -187,10 +188,7 @@ impl Inbox {
         let set = set_of(self.signal);
         loop {
             let mut got = Signal::zeroed();
-            let left = patience.left().map(|left| libc::timespec {
-                tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            });
+            let left = patience.left().map(timespec);
             let left = left.as_ref().map_or(std::ptr::null(), |left| &raw const *left);
             // SAFETY: all pointers are to locals that outlive the call, or null, which waits for ever.
             let taken = unsafe { libc::sigtimedwait(&raw const set, (&raw mut got).cast(), left) };

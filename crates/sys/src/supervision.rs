@@ -80,7 +80,7 @@ pub fn supervise(traps: &[Trap]) -> Result<Supervisor, Errno> {
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_seccomp,
-                libc::c_long::from(libc::SECCOMP_SET_MODE_FILTER),
+                libc::SECCOMP_SET_MODE_FILTER,
                 flags,
                 &raw const program,
             )

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::OsError;
+use crate::clock::timespec;
 use crate::error::last_errno;
 use crate::shm::Mapping;
 
@@ -118,10 +119,7 @@ impl Semaphores {
     /// `timeout` or when a signal arrives. `EIDRM` or `EINVAL`: the set was removed.
     pub fn wait(&self, nth: u16, timeout: Duration) -> Result<(), Errno> {
         let mut op = libc::sembuf { sem_num: nth, sem_op: -1, sem_flg: 0 };
-        let timeout = libc::timespec {
-            tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
+        let timeout = timespec(timeout);
         // SAFETY: one operation and a timeout, both valid for the length of the call.
         let done = unsafe {
             libc::syscall(libc::SYS_semtimedop, self.id, &raw mut op, 1usize, &raw const timeout)

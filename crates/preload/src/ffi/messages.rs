@@ -161,9 +161,8 @@ unsafe extern "C-unwind" fn recvmmsg(
     }
     if let Some(until) = until {
         let left = until.saturating_duration_since(Instant::now());
-        let (tv_sec, tv_nsec) = (left.as_secs().cast_signed(), left.subsec_nanos().into());
         // SAFETY: writable, as there is a time.
-        unsafe { limit.write_unaligned(timespec { tv_sec, tv_nsec }) };
+        unsafe { limit.write_unaligned(crossway_sys::clock::timespec(left)) };
     }
     done as c_int
 }

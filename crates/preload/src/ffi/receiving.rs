@@ -149,8 +149,8 @@ pub(super) fn limit_of(fd: c_int) -> Option<Duration> {
     // SAFETY: the structure and its length.
     let outcome =
         unsafe { real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, to, &mut room) };
-    let limit = Duration::from_secs(limit.tv_sec.unsigned_abs())
-        + Duration::from_micros(limit.tv_usec.unsigned_abs());
+    let limit = Duration::from_secs(limit.tv_sec.try_into().unwrap_or(0))
+        + Duration::from_micros(limit.tv_usec.try_into().unwrap_or(0));
     (outcome == 0 && !limit.is_zero()).then_some(limit)
 }
 

@@ -74,7 +74,7 @@ unsafe extern "C-unwind" fn select(
                 if let (Some(limit), Some(whole)) = (limit.as_mut(), whole.flatten()) {
                     let left = whole.saturating_sub(begin.elapsed());
                     limit.tv_sec = left.as_secs().try_into().unwrap_or(libc::time_t::MAX);
-                    limit.tv_usec = left.subsec_micros().into();
+                    limit.tv_usec = left.subsec_micros() as libc::suseconds_t;
                 }
                 return ready;
             }

@@ -100,10 +100,7 @@ pub(super) fn with_timespec<T>(
     limit: Option<Duration>,
     real: impl FnOnce(*const timespec) -> T,
 ) -> T {
-    let left = limit.map(|limit| timespec {
-        tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-        tv_nsec: limit.subsec_nanos().into(),
-    });
+    let left = limit.map(crossway_sys::clock::timespec);
     real(left.as_ref().map_or(null(), std::ptr::from_ref))
 }
 

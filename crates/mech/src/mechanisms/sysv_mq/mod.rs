@@ -10,6 +10,8 @@
 
 mod halves;
 
+use std::ffi::c_long;
+
 use crossway_sys::lease::{self, Lease, Resource};
 use crossway_sys::patience::Patience;
 use crossway_sys::peer_watch::{self};
@@ -22,8 +24,8 @@ use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Tra
 pub use halves::{SysvRx, SysvTx};
 
 /// The type of messages. A note that reports the end of the sender has the next higher type, which is received last.
-const MESSAGE: i64 = 1;
-const NOTE: i64 = 2;
+const MESSAGE: c_long = 1;
+const NOTE: c_long = 2;
 
 /// Number of random keys to try until one is free. There are 2^31 keys, so the first one usually is.
 const KEYS_TO_TRY: usize = 16;
