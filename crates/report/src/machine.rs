@@ -14,6 +14,8 @@ pub struct Machine {
     pub line: String,
     /// Sizes of the first CPU's data caches in bytes, innermost first.
     pub data_cache_bytes: Vec<u64>,
+    /// Size of a page in bytes, if the run tells it.
+    pub page_bytes: Option<u64>,
     rows: Vec<(&'static str, String)>,
     hosts: Vec<(String, String)>,
     folded: Vec<(&'static str, String)>,
@@ -57,6 +59,15 @@ impl Machine {
         }
         let sockets: std::collections::BTreeSet<_> =
             e.topology.cpus.iter().filter_map(|c| c.socket).collect();
+        let memory: Vec<String> = [
+            e.memory.total_bytes.map(|bytes| {
+                format!("{} GiB", units::three_digits(bytes as f64 / f64::from(1 << 30)))
+            }),
+            e.memory.page_bytes.map(|bytes| format!("pages of {}", units::size(bytes))),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
         let rows = vec![
             ("Processor", e.processor.name()),
             ("Microcode", or_unknown(e.processor.microcode.clone())),
@@ -86,12 +97,7 @@ impl Machine {
                 e.kernel.security_modules.clone().map_or("unknown".to_owned(), listed),
             ),
             ("Clock source", or_unknown(e.clock.source.clone())),
-            (
-                "Memory",
-                e.memory.total_bytes.map_or("unknown".to_owned(), |b| {
-                    format!("{} GiB", units::three_digits(b as f64 / f64::from(1 << 30)))
-                }),
-            ),
+            ("Memory", or_unknown((!memory.is_empty()).then(|| memory.join(", ")))),
             (
                 "Crossway",
                 format!(
@@ -107,7 +113,14 @@ impl Machine {
             ("System settings", pairs(&e.sysctls)),
             ("Tools", pairs(&e.tools)),
         ];
-        Machine { line, data_cache_bytes: e.data_cache_bytes(), rows, hosts: Vec::new(), folded }
+        Machine {
+            line,
+            data_cache_bytes: e.data_cache_bytes(),
+            page_bytes: e.memory.page_bytes,
+            rows,
+            hosts: Vec::new(),
+            folded,
+        }
     }
 
     /// Adds the hosts of testbeds that the records name.

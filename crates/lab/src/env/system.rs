@@ -197,6 +197,9 @@ pub struct Memory {
     pub available_bytes: Option<u64>,
     /// Swap in use, bytes.
     pub swap_used_bytes: Option<u64>,
+    /// Size of a page in bytes: 4096 or, on some arm64 kernels, 16384 or 65536; `None` in runs of earlier versions.
+    #[serde(default)]
+    pub page_bytes: Option<u64>,
     /// Mode of transparent huge pages: `always`, `madvise` or `never`.
     pub transparent_huge_pages: Option<String>,
     /// Mode of transparent huge pages for shared memory, from `shmem_enabled`: `always`, `within_size`, `advise`,
@@ -222,6 +225,7 @@ impl Memory {
             swap_used_bytes: kib("SwapTotal")
                 .zip(kib("SwapFree"))
                 .map(|(total, free)| total.saturating_sub(free)),
+            page_bytes: Some(crossway_sys::shm::page_len() as u64),
             transparent_huge_pages: text(&format!("{thp}/enabled")).and_then(|t| chosen(&t)),
             shmem_huge_pages: text(&format!("{thp}/shmem_enabled")).and_then(|t| chosen(&t)),
             huge_pages: get("HugePages_Total"),

@@ -7,7 +7,7 @@ use crossway_records::steps::{Cutting, Facts};
 use super::series::{Over, Series};
 use crate::run::Run;
 
-/// Default page size in bytes of the architectures that Crossway runs on.
+/// Size of a page in bytes if the run does not tell it, as runs of earlier versions.
 const PAGE_BYTES: u64 = 4096;
 /// Size of the header of a TIPC message on a connection, bytes.
 const TIPC_HEADER: u32 = 24;
@@ -34,7 +34,8 @@ pub(super) fn of(run: &Run, series: &Series<'_>) -> Facts {
     }
     facts.pipe_bytes = fact("pipe_bytes");
     // A pipe's buffers are pages.
-    facts.page_bytes = (transport == Some(Transport::Pipe) && !linx).then_some(PAGE_BYTES);
+    facts.page_bytes = (transport == Some(Transport::Pipe) && !linx)
+        .then(|| run.machine.page_bytes.unwrap_or(PAGE_BYTES));
     facts.cache_bytes = run.machine.data_cache_bytes.clone();
     let link = first
         .filter(|r| r.inputs.ends == Ends::Between)
