@@ -107,16 +107,18 @@ pub fn probe<M: Mechanism>(wait: Wait) -> Probe {
     )
 }
 
+/// Largest capacity in bytes that may be requested; all that words of 32 bits can state.
+const MAX_CAPACITY: usize = MAX_PAYLOAD.saturating_mul(4);
+
 /// Computes the sizes of the rings for a spec. `id` names the mechanism in errors.
 pub fn dimensions(id: &'static str, spec: &Spec) -> Result<Dimensions, OpenError> {
     let asked = spec.capacity_bytes.unwrap_or(0);
-    if spec.max_message > MAX_PAYLOAD || asked > 4 * MAX_PAYLOAD {
+    if spec.max_message > MAX_PAYLOAD || asked > MAX_CAPACITY {
         return Err(OpenError::Unsupported {
             mechanism: id,
             why: format!(
-                "a ring has at most {} bytes and carries messages of at most {MAX_PAYLOAD} bytes; request a smaller \
-                 size",
-                4 * MAX_PAYLOAD
+                "a ring has at most {MAX_CAPACITY} bytes and carries messages of at most {MAX_PAYLOAD} bytes; request \
+                 a smaller size",
             ),
         });
     }
