@@ -11,7 +11,7 @@ say() { printf 'dist: %s\n' "$*" >&2; }
 
 CARGO=${CARGO:-cargo}
 # A program that is larger is not published.
-PROGRAM_BYTES_MOST=${PROGRAM_BYTES_MOST:-16500000}
+PROGRAM_BYTES_MOST=${PROGRAM_BYTES_MOST:-15500000}
 host=$(rustc -vV | sed -n 's/^host: //p')
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 build=${CARGO_TARGET_DIR:-$PWD/target}
@@ -73,7 +73,7 @@ for target; do
   "${tools}strip" --strip-all "$program"
   bytes=$(stat -c %s "$program")
   [ "$bytes" -le "$PROGRAM_BYTES_MOST" ] || {
-    say "$program has $bytes bytes, more than $PROGRAM_BYTES_MOST: find what grew (docs/decisions/0179-openings-once.md says how), or raise PROGRAM_BYTES_MOST with the reason"; exit 1; }
+    say "$program has $bytes bytes, more than $PROGRAM_BYTES_MOST: find what grew (docs/decisions/0179-openings-once.md and 0181-loops-shared.md say how), or raise PROGRAM_BYTES_MOST with the reason"; exit 1; }
   cp "$program" "dist/$name"
   # Man pages and completions come from the program, which may not run here.
   runs=$program
