@@ -180,6 +180,9 @@ pub(crate) trait AnyListener: Send {
     fn accept(&mut self, until: Deadline) -> Result<Halves, OpenError>;
 }
 
+/// A listener, and the offer for the other end.
+pub(crate) type Listening = (Box<dyn AnyListener>, Offer);
+
 /// Both halves of an end of a channel.
 pub(crate) type Halves = (Box<dyn AnyTx>, Box<dyn AnyRx>);
 
@@ -194,7 +197,7 @@ impl<L: Listener> AnyListener for L {
 #[derive(Clone, Copy)]
 pub(crate) struct Erased {
     /// [`Mechanism::listen`].
-    pub(crate) listen: fn(&Spec) -> Result<(Box<dyn AnyListener>, Offer), OpenError>,
+    pub(crate) listen: fn(&Spec) -> Result<Listening, OpenError>,
     /// [`Mechanism::connect`].
     pub(crate) connect: fn(&Spec, &mut Offer) -> Result<Halves, OpenError>,
 }
