@@ -1,6 +1,5 @@
 //! Parsers and shell completions for values that several subcommands take on the command line.
 
-use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use crossway_lab::replay::{Channels, MOST_CHANNELS, MOST_PERCENT};
 use crossway_mech::registry;
 use crossway_records::runs::{self, FindError};
 use crossway_records::shell;
+use crossway_records::sorting::CollectTree;
 
 use crate::ui::Ui;
 

@@ -8,9 +8,9 @@ mod machine;
 mod processor;
 mod system;
 
-use crossway_records::sorting::CollectTree;
 use std::collections::BTreeMap;
 
+use crossway_records::sorting::CollectTree;
 use crossway_sys::procfs::{self, CgroupLimits, LoadAverage};
 use crossway_sys::topology::{CacheKind, Topology};
 use serde::{Deserialize, Serialize};

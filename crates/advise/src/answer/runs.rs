@@ -1,7 +1,6 @@
 //! What follows from the runs that trials are from: whether candidates were measured side by side, with the machine in one
 //! state, and whether earlier runs speak against a choice.
 
-use crossway_records::sorting::CollectTree;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Advice;
@@ -10,6 +9,7 @@ use crate::judge::{Choice, Judged, judge};
 use crate::objection::joined;
 use crate::question::Question;
 use crossway_lab::run::Folder;
+use crossway_records::sorting::CollectTree;
 
 /// Leaves out the trials of runs with at most half of these candidates, where a candidate also has others: the machine
 /// may have been in another state in such a run, which would then count for some candidates and not for the others.

@@ -5,9 +5,9 @@
 //! long. So trials are made with both, and how long the program's own exchange takes says how often
 //! it ran on one CPU. What counts for it is the mean: it runs for long, and through both.
 
-use crossway_records::sorting::CollectTree;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crossway_records::sorting::CollectTree;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 

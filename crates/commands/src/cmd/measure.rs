@@ -3,7 +3,6 @@
 mod outcome;
 mod preview;
 
-use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,6 +16,7 @@ use crossway_lab::run::{self, Asker, Folder, Options, RunError, Summary};
 use crossway_lab::shutdown;
 use crossway_records::record::Status;
 use crossway_records::records_io::{read_records, records_so_far};
+use crossway_records::sorting::CollectTree;
 use crossway_records::{runs, shell};
 
 use super::Run;

@@ -1,8 +1,8 @@
 //! The processor: its name, the features that affect timing, its clocks and its frequency governor.
 
-use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 
+use crossway_records::sorting::CollectTree;
 use crossway_sys::topology::Topology;
 use serde::{Deserialize, Serialize};
 

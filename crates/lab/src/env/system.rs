@@ -1,11 +1,11 @@
 //! The kernel and its environment: settings, memory, power, hypervisor, container.
 
-use crossway_records::sorting::CollectTree;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use crossway_netlab::GuestMachine;
+use crossway_records::sorting::CollectTree;
 use crossway_sys::procfs::HostCpu;
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
 //! One attempt: opens a channel, injects a fault at one end, and observes the other.
 
-use crossway_records::sorting::CollectTree;
 use std::time::Duration;
 
 use crossway_mech::{Boundaries, Reliability};
+use crossway_records::sorting::CollectTree;
 use crossway_sys::clock::monotonic_ns;
 use crossway_sys::proc;
 

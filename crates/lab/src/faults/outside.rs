@@ -6,9 +6,9 @@
 //! window's content is correct. Only the process of the end itself is killed; processes that it started, such as a
 //! broker, keep running.
 
-use crossway_records::sorting::CollectTree;
 use std::time::Duration;
 
+use crossway_records::sorting::CollectTree;
 use crossway_sys::clock::monotonic_ns;
 use crossway_sys::proc::{self, Limited};
 use crossway_sys::{Obstacle, lease};

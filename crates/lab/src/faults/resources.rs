@@ -1,11 +1,11 @@
 //! Exhausted resources: descriptors, locked memory, space in file systems.
 
-use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crossway_records::sorting::CollectTree;
 use crossway_sys::clock::monotonic_ns;
 use crossway_sys::proc::{self, Limited};
 

@@ -1,10 +1,10 @@
 //! Summarises fault records: one row per mechanism.
 
-use crossway_records::sorting::CollectTree;
 use std::collections::BTreeMap;
 
 use super::{Fault, FaultRecord, Leftover, Outcome, Remover};
 use crossway_records::record::Status;
+use crossway_records::sorting::CollectTree;
 use crossway_records::stats;
 
 /// Summary of all attempts with one fault.

@@ -1,7 +1,6 @@
 //! Writes random bytes to everything in a process that belongs to a channel: its descriptors and its shared memory.
 //! Whatever existed before the channel was opened is not touched.
 
-use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,6 +10,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crossway_loops::payload::next_random;
+use crossway_records::sorting::CollectTree;
 use crossway_sys::proc;
 
 use super::observation::NoObservation;

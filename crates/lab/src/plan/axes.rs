@@ -1,11 +1,11 @@
 //! Parses single values of a plan's axes.
 
-use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use crossway_mech::{Access, Wait};
+use crossway_records::sorting::CollectTree;
 use toml::{Table, Value};
 
 use super::at::{At, kind};

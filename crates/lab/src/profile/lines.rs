@@ -1,12 +1,12 @@
 //! Finds the functions (including inlined ones) and the source lines of addresses, with binutils' addr2line.
 
-use crossway_records::sorting::CollectTree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::elf::Segments;
+use crossway_records::sorting::CollectTree;
 
 /// A function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,12 +10,12 @@ mod pauses;
 mod running;
 mod testbeds;
 
-use crossway_records::sorting::CollectTree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crossway_mech::Probe;
+use crossway_records::sorting::CollectTree;
 use crossway_sys::topology::Topology;
 use crossway_sys::{Obstacle, lease};
 

@@ -1,11 +1,11 @@
 //! The testbeds of a run. Those needed by cases without records are set up before the first trial and removed at the
 //! end of the run.
 
-use crossway_records::sorting::CollectTree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
+use crossway_records::sorting::CollectTree;
 use crossway_sys::Obstacle;
 
 use super::{Options, RunError, RunEvent};

@@ -292,8 +292,8 @@ impl TrialRun<'_> {
     }
 
     /// Starts the window in every role, beginning with the listening roles, which wait for the others. Timed windows
-    /// end after `span_ns`. Of several roles with schedules of their own, each begins at a random time within a period,
-    /// since they do not know of each other; the listening roles are told these times.
+    /// end after `span_ns`. Roles with schedules of their own each begin at a random time within a period, as independent
+    /// programs would; the listening roles are told these times.
     pub(super) fn give_go(&mut self, span_ns: u64) -> Result<(), LaunchError> {
         let listening = |role: &usize| self.layout.roles[*role].listeners > 0;
         let (waiting, active): (Vec<_>, Vec<_>) = self.all().into_iter().partition(listening);

@@ -1,9 +1,9 @@
 //! The heat map of round trips by pair of cores.
 
-use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 
 use crossway_records::inputs::Placement;
+use crossway_records::sorting::CollectTree;
 
 use super::{Axis, Chart, ChartKind, Matrix, Scale, View};
 use crate::limits::Limits;

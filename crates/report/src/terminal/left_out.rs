@@ -1,10 +1,10 @@
 //! The trials and messages that the figures do not include, and why.
 
-use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crossway_records::record::Status;
+use crossway_records::sorting::CollectTree;
 
 use super::wrap;
 use crate::summary::{Summary, by_reason};

@@ -1,11 +1,11 @@
 //! Table 3 for mechanisms and contenders that the study did not rate.
 
-use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 
 use super::colours::{COLUMNS, Computed, Property, ROWS, computed, thresholds};
 use crate::run::Run;
 use crate::sheet::{Cell, Row, Sheet};
+use crossway_records::sorting::CollectTree;
 
 /// Returns the table of the colours of every mechanism and contender of the run that the study did not rate, one per
 /// row.

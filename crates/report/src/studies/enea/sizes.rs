@@ -1,10 +1,10 @@
 //! The study's Figures 7 and 8: throughput by message size (items E11 and E12).
 
-use crossway_records::sorting::CollectTree;
 use std::collections::BTreeSet;
 
 use crossway_records::inputs::Placement;
 use crossway_records::record::Record;
+use crossway_records::sorting::CollectTree;
 use crossway_records::stats::Estimate;
 
 use super::super::call::{above, all, at_all_sizes, few_sizes, in_words, mostly};
