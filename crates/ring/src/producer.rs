@@ -1,22 +1,31 @@
 //! The sending end.
 
+mod room;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 use crossway_sys::OsError;
 
 use crate::awaited::is_next_awaited;
-use crate::bell::{Bell, FIRST_SLEEP, SLICE};
-use crate::layout::{ASLEEP, AWAKE, CLOSED, HEADER, header, payload_len, record_len};
+use crate::bell::Bell;
+use crate::layout::{ASLEEP, AWAKE, CLOSED, HEADER, Next, PAIR, Stated};
 use crate::memory::RingMemory;
-use crate::pace::{Budget, Pace};
-use crate::sync::{Ordering, fence};
+use crate::pace::Pace;
+use crate::sync::Ordering;
 use crate::{Deadline, SendError, Wait};
 
-/// Longest message in bytes whose lines are pushed out if its receiver waits for it. Beyond it, the receiver's core
-/// fetches lines ahead by itself.
-const PUSHED: usize = 4096;
+/// Longest message in bytes that is treated differently if its receiver waits for it. The lines of a longer one are
+/// fetched ahead by the receiver's core itself, and sooner from the cache that the cores share.
+const SHORT: usize = 4096;
 
-/// The position and offset at which the next record will end.
+/// How much of a ring an exchange uses, bytes: little enough that the records of both directions stay in the caches
+/// nearest to the cores. The size of a page, so that every ring is at least as large.
+const EXCHANGE: usize = if cfg!(loom) { 64 } else { 4096 };
+
+/// The next record, and the position and offset at which the one after it will start.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
+    stated: Stated,
     end: u64,
     end_offset: usize,
 }
@@ -99,45 +108,16 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         // What was read before may belong to a position that was wrong.
         self.head_seen = self.head_seen.min(position);
         let word = self.memory.header(self.tail_offset).load(Ordering::Acquire);
-        if let Some(len) = payload_len(word, sequence).filter(|len| *len <= self.max_message) {
-            let claim = self.plan(len);
+        let room = |stated: &Stated| {
+            stated.checked_len(self.tail_offset, self.capacity as usize, self.max_message)
+        };
+        if let Some(stated) = Stated::read_nth(word, sequence)
+            && room(&stated).is_some()
+        {
+            let claim = self.plan(stated);
             (self.tail, self.tail_offset) = (claim.end, claim.end_offset);
             self.sequence += 1;
         }
-    }
-
-    /// The position up to which the consumer has freed space: records that end there or before were taken.
-    ///
-    /// # Errors
-    /// [`SendError::Os`] when no correct consumer could have freed that much.
-    pub fn freed(&mut self) -> Result<u64, SendError> {
-        self.read_head()?;
-        Ok(self.head_seen)
-    }
-
-    /// Whether the consumer has taken everything up to this position, and nothing beyond it.
-    pub fn is_freed_up_to(&self, position: u64) -> bool {
-        self.memory.head().load(Ordering::Acquire) == position
-    }
-
-    /// Requests a wake-up without sleeping: asks the consumer to ring once a message of `len` bytes fits and half of
-    /// the ring is free. Returns true if a message of that length fits already; in that case nothing was requested.
-    ///
-    /// # Errors
-    /// As [`RingTx::freed`].
-    pub fn ask_for_room(&mut self, len: usize) -> Result<bool, SendError> {
-        let claim = self.plan(len);
-        let (_, plenty) = self.heads_for(&claim);
-        self.memory.head_wanted().store(plenty, Ordering::Relaxed);
-        self.memory.producer_state().store(ASLEEP, Ordering::Release);
-        // Either we see the space that the consumer has just freed, or it sees that we wait.
-        fence(Ordering::SeqCst);
-        self.read_head()?;
-        let room = self.fits(&claim);
-        if room {
-            self.memory.producer_state().store(AWAKE, Ordering::Relaxed);
-        }
-        Ok(room)
     }
 
     /// Sends a message of `len` bytes that `fill` writes in place, if there is room now.
@@ -148,32 +128,14 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
         self.check(len)?;
-        match self.claim(len)? {
-            Some(claim) => self.publish(claim, len, fill),
+        let awaited = len <= SHORT && is_next_awaited();
+        match self.claim(len, awaited)? {
+            Some(claim) => self.publish(claim, awaited, fill),
             None => {
                 self.look_for_peer()?;
                 Err(SendError::Full)
             }
         }
-    }
-
-    /// Announces that this end is about to sleep until a message of `len` bytes fits and half of the ring is free, and
-    /// checks once more whether that is so; for callers that sleep by other means. If so, withdraws the announcement
-    /// and returns true. If the result is false, the consumer will reset this end's state word and ring the bell when
-    /// it has freed enough.
-    pub fn announce_sleep(&mut self, len: usize) -> Result<bool, SendError> {
-        let claim = self.plan(len);
-        let (_, plenty) = self.heads_for(&claim);
-        self.memory.head_wanted().store(plenty, Ordering::Relaxed);
-        self.memory.producer_state().store(ASLEEP, Ordering::Release);
-        self.sleeps += 1;
-        self.bell.heavy_fence()?;
-        self.read_head()?;
-        if self.head_seen < plenty {
-            return Ok(false);
-        }
-        self.memory.producer_state().store(AWAKE, Ordering::Relaxed);
-        Ok(true)
     }
 
     /// Marks this value as a copy created by fork. It does not close the ring when dropped, and must not send.
@@ -190,11 +152,12 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
         self.check(len)?;
-        let claim = match self.claim(len)? {
+        let awaited = len <= SHORT && is_next_awaited();
+        let claim = match self.claim(len, awaited)? {
             Some(claim) => claim,
             None => self.wait_for_room(len, until)?,
         };
-        self.publish(claim, len, fill)
+        self.publish(claim, awaited, fill)
     }
 
     /// Rejects messages that cannot be sent at all.
@@ -211,31 +174,59 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
 
     /// Checks for room; `None` if there is not enough now.
     #[inline]
-    fn claim(&mut self, len: usize) -> Result<Option<Claim>, SendError> {
-        let claim = self.plan(len);
+    fn claim(&mut self, len: usize, awaited: bool) -> Result<Option<Claim>, SendError> {
+        let mut stated = Stated::packed(len);
+        if awaited {
+            stated.next = self.next_if_awaited(len);
+        }
+        let claim = self.plan(stated);
         if self.fits(&claim) {
             return Ok(Some(claim));
         }
         self.read_head()?;
+        if self.fits(&claim) {
+            return Ok(Some(claim));
+        }
+        // It may fit without the rest of a pair of lines.
+        let claim = self.plan(Stated::packed(len));
         Ok(self.fits(&claim).then_some(claim))
     }
 
-    /// The end of a record for a message of `len` bytes.
+    /// Where the record after a message of `len` bytes starts if its receiver waits for that message. A short one gets
+    /// lines of its own, and the next one starts at the beginning of the ring again if nothing is left in it: both ends
+    /// then use the same few lines for all messages of an exchange, and find them in the caches nearest to their cores.
     #[inline]
-    fn plan(&self, len: usize) -> Claim {
-        let size = record_len(self.tail_offset, len);
-        let end_offset = self.tail_offset + size;
-        let capacity = self.capacity as usize;
-        Claim {
-            end: self.tail + size as u64,
-            end_offset: if end_offset >= capacity { end_offset - capacity } else { end_offset },
+    fn next_if_awaited(&mut self, len: usize) -> Next {
+        let needed = self.tail_offset + HEADER + len;
+        let is_lap = needed >= EXCHANGE && needed <= self.capacity as usize;
+        // A record that is the first of the ring has no room for the header of the next one, which is its own.
+        if is_lap && self.tail_offset > 0 && self.is_empty() {
+            Next::AtStart
+        } else if HEADER + len <= PAIR {
+            Next::AtPair
+        } else {
+            Next::Behind
         }
     }
 
-    /// The head from which the record fits, and the one from which half of the ring is free as well.
-    fn heads_for(&self, claim: &Claim) -> (u64, u64) {
-        let least = (claim.end + HEADER as u64).saturating_sub(self.capacity);
-        (least, least.max(self.tail.saturating_sub(self.capacity / 2)))
+    /// Whether the consumer has taken everything.
+    #[cold]
+    fn is_empty(&mut self) -> bool {
+        // A head that no correct consumer states is reported by whoever needs its room.
+        self.read_head().is_ok() && self.head_seen == self.tail
+    }
+
+    /// Where the record after this one will start.
+    #[inline]
+    fn plan(&self, stated: Stated) -> Claim {
+        let capacity = self.capacity as usize;
+        let size = stated.record_len(self.tail_offset, capacity);
+        let end_offset = self.tail_offset + size;
+        Claim {
+            stated,
+            end: self.tail + size as u64,
+            end_offset: if end_offset >= capacity { end_offset - capacity } else { end_offset },
+        }
     }
 
     /// Whether the record and the zeroed header word after it overwrite nothing that the consumer may still read.
@@ -244,40 +235,22 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         claim.end + HEADER as u64 <= self.head_seen + self.capacity
     }
 
-    #[cold]
-    fn read_head(&mut self) -> Result<(), SendError> {
-        let head = self.memory.head().load(Ordering::Acquire);
-        // A correct head never moves backwards and never passes the tail.
-        if head < self.head_seen || head > self.tail {
-            return Err(SendError::Os(OsError::new(
-                "shared ring",
-                format!(
-                    "(the peer set the head to {head}, which is not in {}..={})",
-                    self.head_seen, self.tail
-                ),
-                std::io::Error::from(std::io::ErrorKind::InvalidData),
-            )));
-        }
-        self.head_seen = head;
-        Ok(())
-    }
-
     /// Writes the record and makes it visible.
     #[inline]
     fn publish(
         &mut self,
         claim: Claim,
-        len: usize,
+        awaited: bool,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
-        let at = self.tail_offset;
+        let (at, len) = (self.tail_offset, claim.stated.len);
         // The consumer reads this word as soon as it has taken the record that the other header publishes.
         self.memory.header(claim.end_offset).store(0, Ordering::Relaxed);
         // SAFETY: `fits` says that the consumer has freed everything up to the record's end, and that it is no longer
         // than the capacity; it is not published before the header is stored below.
         unsafe { self.memory.with_mut(at + HEADER, len, fill) };
-        self.memory.header(at).store(header(self.sequence, len), Ordering::Release);
-        if len <= PUSHED && is_next_awaited() {
+        self.memory.header(at).store(claim.stated.header(self.sequence), Ordering::Release);
+        if awaited {
             self.memory.push_out(at, HEADER + len);
         }
         self.sequence += 1;
@@ -313,79 +286,6 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
             return Err(SendError::PeerClosed);
         }
         Ok(())
-    }
-
-    #[cold]
-    fn wait_for_room(&mut self, len: usize, until: Deadline) -> Result<Claim, SendError> {
-        let claim = self.plan(len);
-        // Waiting for a part of the ring instead of one record keeps the two ends from moving in lockstep.
-        let (least, plenty) = self.heads_for(&claim);
-        if let Some(mut budget) = self.pace.budget(until) {
-            let mut patience = self.pace.patience();
-            loop {
-                self.read_head()?;
-                if self.head_seen >= plenty || (self.head_seen >= least && patience.is_over()) {
-                    return Ok(claim);
-                }
-                self.check(len)?;
-                match budget.spin() {
-                    Budget::Left => {}
-                    Budget::LookAround => self.look_for_peer()?,
-                    Budget::TimedOut => return Err(SendError::TimedOut),
-                    Budget::Spent => break,
-                }
-            }
-        }
-        self.sleep_for_room(len, claim, least, plenty, until)
-    }
-
-    fn sleep_for_room(
-        &mut self,
-        len: usize,
-        claim: Claim,
-        least: u64,
-        plenty: u64,
-        until: Deadline,
-    ) -> Result<Claim, SendError> {
-        let (mut wanted, mut slice) = (plenty, FIRST_SLEEP);
-        loop {
-            self.memory.head_wanted().store(wanted, Ordering::Relaxed);
-            self.memory.producer_state().store(ASLEEP, Ordering::Release);
-            self.sleeps += 1;
-            self.bell.heavy_fence()?;
-            self.read_head()?;
-            let late = until.is_some_and(|t| t <= std::time::Instant::now());
-            let outcome = if self.head_seen >= if late { least } else { wanted } {
-                Some(Ok(claim))
-            } else if let Err(e) = self.check(len) {
-                Some(Err(e))
-            } else if late {
-                Some(Err(SendError::TimedOut))
-            } else {
-                None
-            };
-            if let Some(outcome) = outcome {
-                self.memory.producer_state().store(AWAKE, Ordering::Relaxed);
-                return outcome;
-            }
-            let limit = until.map_or(slice, |t| {
-                t.saturating_duration_since(std::time::Instant::now()).min(slice)
-            });
-            self.bell.sleep(self.memory.producer_state(), Some(limit))?;
-            self.read_head()?;
-            if self.head_seen >= wanted {
-                self.memory.producer_state().store(AWAKE, Ordering::Relaxed);
-                return Ok(claim);
-            }
-            if self.memory.producer_state().load(Ordering::Relaxed) == ASLEEP {
-                // Not woken: the slice has passed.
-                (wanted, slice) = (least, SLICE);
-                if let Err(e) = self.look_for_peer() {
-                    self.memory.producer_state().store(AWAKE, Ordering::Relaxed);
-                    return Err(e);
-                }
-            }
-        }
     }
 }
 
