@@ -66,6 +66,7 @@ pub mod biased;
 pub mod consumer;
 pub mod contract;
 pub mod doorbell;
+mod gather;
 pub mod handover;
 #[cfg(not(loom))]
 pub mod heap;

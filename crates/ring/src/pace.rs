@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::gather::Gather;
 use crate::sync::{between_quick_looks, hint, hints_in, idle_for, measure_costs};
 use crate::{Deadline, Wait};
 
@@ -11,9 +12,6 @@ const CLOCK_EVERY: Duration = Duration::from_micros(3);
 const LIFELINE_EVERY: Duration = Duration::from_micros(1500);
 /// How long a blocking end spins before it sleeps, but only while messages flow (see [`Pace`]).
 const FLOW: Duration = Duration::from_micros(5);
-/// How long a receiver that finds the ring empty during a stream lets the sender get ahead before it checks again: the
-/// time in which the sender writes some messages.
-const GATHER: Duration = Duration::from_nanos(1600);
 /// Number of messages in a row without waiting that count as a flow.
 const FLOW_MESSAGES: u32 = 8;
 /// How long a spinning sender that found the ring full waits for a large part of it to become free.
@@ -31,6 +29,9 @@ pub struct Pace {
     /// some microseconds before it sleeps, because it expects the next message sooner than it could fall asleep and be
     /// woken. With single messages and their answers it sleeps immediately, like any program that blocks in `read`.
     flows: bool,
+    /// Number of messages in the part of a stream that has just ended.
+    found: u32,
+    gather: Gather,
 }
 
 impl Pace {
@@ -38,7 +39,7 @@ impl Pace {
     pub fn new(wait: Wait) -> Self {
         // Otherwise the first wait would measure it.
         measure_costs();
-        Pace { wait, burst: 0, flows: false }
+        Pace { wait, burst: 0, flows: false, found: 0, gather: Gather::new() }
     }
 
     /// Records that a message was available without waiting.
@@ -52,18 +53,19 @@ impl Pace {
         self.burst >= FLOW_MESSAGES
     }
 
-    /// Waits for some time (`GATHER`), in which the sender gets ahead by some messages. Each read of the cache line that
-    /// the sender is writing takes that line away from the sender and slows it down considerably.
-    pub fn let_some_gather(&self) {
-        idle_for(GATHER);
+    /// Waits for some time, in which the sender gets ahead by some messages. To be called after [`Pace::budget`].
+    pub fn let_some_gather(&mut self) {
+        idle_for(self.gather.pause(self.found, Instant::now));
     }
 
     /// Returns how long the end may spin now that it has nothing to do, or `None` if it must sleep immediately.
     pub fn budget(&mut self, until: Deadline) -> Option<SpinBudget> {
         if self.amid_stream() {
             self.flows = true;
+        } else {
+            self.gather.stopped();
         }
-        self.burst = 0;
+        self.found = std::mem::take(&mut self.burst);
         let limit = match self.wait {
             Wait::Spin => None,
             Wait::Hybrid { spin_us } => Some(Duration::from_micros(spin_us.into())),
@@ -78,6 +80,7 @@ impl Pace {
     /// Records that the budget was spent without success: the stream has stopped.
     pub fn slept(&mut self) {
         self.flows = false;
+        self.gather.stopped();
     }
 
     /// How long a spinning sender waits for a large part of the ring to become free.

@@ -22,14 +22,11 @@ struct Control {
     head_wanted: Apart<AtomicU64>,
 }
 
-/// Messages up to this length in bytes are small: for them it matters that the ring stays in the private caches.
-const SMALL_MESSAGE: usize = 256;
-/// Default capacity in bytes for small messages.
-const SMALL_DEFAULT: usize = 256 << 10;
-/// Minimum default capacity in bytes for larger messages: a few times the private caches of a core, so that in a stream
+/// Minimum default capacity in bytes: a few times the private caches of a core, so that in a stream
 /// a message has reached the shared cache before it is read. Reading the message from the shared cache costs less than
 /// fetching it line by line from the other core's private cache; the gain depends on the distance between the cores.
-const LARGE_DEFAULT: usize = 4 << 20;
+/// An exchange uses a page of it.
+const LEAST_DEFAULT: usize = 4 << 20;
 
 /// Selects one of a channel's two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +56,7 @@ impl Dimensions {
     /// the minimum and rounded up. `None` is the default, with which at least four messages of the maximum size fit, so
     /// that both ends work at the same time.
     pub fn choose(max_message: usize, asked: Option<usize>) -> Dimensions {
-        let wish = asked.unwrap_or(if max_message <= SMALL_MESSAGE {
-            SMALL_DEFAULT
-        } else {
-            LARGE_DEFAULT.max(4 * (max_message + LINE))
-        });
+        let wish = asked.unwrap_or(LEAST_DEFAULT.max(4 * (max_message + LINE)));
         Dimensions {
             capacity: wish.next_multiple_of(page()).max(least_capacity(max_message, page())),
             max_message,
@@ -329,14 +322,14 @@ mod tests {
     #[test]
     fn larger_pages_raise_the_capacity() {
         let d = Dimensions::choose(64, None).in_pages_of(2 << 20);
-        assert_eq!((d.capacity, d.rings_len()), (2 << 20, 4 << 20));
-        assert_eq!(d.ring_pieces()[2], (2 << 20, 2 << 20));
+        assert_eq!((d.capacity, d.rings_len()), (4 << 20, 8 << 20));
+        assert_eq!(Dimensions::choose(64, Some(1)).in_pages_of(2 << 20).capacity, 2 << 20);
+        assert_eq!(d.ring_pieces()[2], (4 << 20, 4 << 20));
     }
 
     #[test]
     fn the_default_holds_four_of_the_largest() {
         assert!(Dimensions::choose(1 << 20, None).capacity >= 4 << 20);
-        assert_eq!(Dimensions::choose(64, None).capacity, SMALL_DEFAULT);
         assert!(Dimensions::choose(4 << 20, None).capacity >= 16 << 20);
     }
 }
