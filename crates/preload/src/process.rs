@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crossway_sys::{fork_mark, futex};
+use crossway_sys::fork_mark;
+use crossway_sys::futex::{self, Locked};
 
 /// Words that are 0 in every new process: the id of the process that owns this memory, and the lock.
 static WORDS: OnceLock<Option<&'static [AtomicU32; fork_mark::WORDS]>> = OnceLock::new();
@@ -34,27 +35,9 @@ pub(crate) fn forks() -> u32 {
     FORKS.load(Ordering::Acquire) & 0xff_ffff
 }
 
-/// Holds the process's lock until dropped.
-pub(crate) struct Locked(Option<&'static AtomicU32>);
-
-/// Acquires the process's lock, under which descriptors are replaced. Signals must be blocked. A child of a fork finds it free.
-pub(crate) fn lock() -> Locked {
-    let Some([_, lock, ..]) = words() else { return Locked(None) };
-    // 0: free, 1: locked, 2: locked with waiters.
-    if lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        while lock.swap(2, Ordering::Acquire) != 0 {
-            let _ = futex::wait(lock, 2, None);
-        }
-    }
-    Locked(Some(lock))
-}
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        if let Some(lock) = self.0
-            && lock.swap(0, Ordering::Release) == 2
-        {
-            let _ = futex::wake(lock);
-        }
-    }
+/// Acquires the process's lock, under which descriptors are replaced, until what is returned is dropped. Signals must be blocked.
+/// A child of a fork finds it free.
+pub(crate) fn lock() -> Option<Locked<'static>> {
+    let [_, lock, ..] = words()?;
+    Some(futex::lock(lock))
 }

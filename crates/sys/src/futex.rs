@@ -1,6 +1,6 @@
 //! Futexes on shared memory.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -64,15 +64,53 @@ pub fn wake_all(word: &AtomicU32) -> Result<(), OsError> {
         .map_err(|e| OsError::new("futex(FUTEX_WAKE)", "", e))
 }
 
+/// A lock in a word, which is 0 while it is free; released when dropped.
+#[derive(Debug)]
+pub struct Locked<'a>(&'a AtomicU32);
+
+/// Acquires the lock in `word`, and sleeps until it is free. Signals must be blocked; otherwise, a signal handler could wait
+/// for the thread that it interrupted.
+pub fn lock(word: &AtomicU32) -> Locked<'_> {
+    // 0: free, 1: locked, 2: locked with waiters.
+    if word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while word.swap(2, Ordering::Acquire) != 0 {
+            let _ = wait(word, 2, None);
+        }
+    }
+    Locked(word)
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        if self.0.swap(0, Ordering::Release) == 2 {
+            let _ = wake(self.0);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use super::*;
 
     #[test]
     fn wait_returns_at_once_when_the_word_differs() {
         wait(&AtomicU32::new(1), 0, None).unwrap();
+    }
+
+    #[test]
+    fn a_lock_lets_one_thread_in_at_a_time() {
+        static WORD: AtomicU32 = AtomicU32::new(0);
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = || {
+            for _ in 0..10_000 {
+                let _locked = lock(&WORD);
+                // Not one step, so that another thread in between would make a count get lost.
+                COUNT.store(COUNT.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            }
+        };
+        std::thread::scope(|threads| (0..3).for_each(|_| drop(threads.spawn(count))));
+        assert_eq!(COUNT.load(Ordering::Relaxed), 30_000);
+        assert_eq!(WORD.load(Ordering::Relaxed), 0);
     }
 
     #[test]

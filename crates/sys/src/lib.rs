@@ -28,6 +28,7 @@ pub mod file_caps;
 pub mod fork_mark;
 pub mod futex;
 pub mod heap;
+pub mod held_signals;
 pub mod interrupt;
 pub mod kcmp;
 pub mod kept;

@@ -1,7 +1,10 @@
 //! The functions of the C library that a preloaded library replaces: finding the originals (RTLD_NEXT), and calling them.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+pub mod c_library;
 
 /// Name and address of a function. The address is looked up at the first use.
 #[derive(Debug)]
@@ -78,18 +81,34 @@ pub fn set_errno(errno: c_int) {
     unsafe { *libc::__errno_location() = errno }
 }
 
+/// Borrows a descriptor whose number a program has passed, for a call; `None` if it is negative.
+#[inline]
+pub fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
+    // SAFETY: not -1. By the time of the call, the number may be closed or reused, like any number that a program passes;
+    // nothing here relies on more than the result of the call.
+    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// Closes a descriptor past the preloaded library. Leaves errno as it was.
+pub fn close_really(fd: c_int) {
+    let before = errno();
+    // SAFETY: closing a number does not affect memory.
+    unsafe { c_library::close(fd) };
+    set_errno(before);
+}
+
 /// Declares functions of the C library by their types. Each becomes an `unsafe fn` of that name that calls the next library's
 /// function, or fails with ENOSYS if there is none, and `find_all` looks all of them up.
 #[macro_export]
 macro_rules! real_functions {
-    ($(fn $name:ident($($arg:ident: $kind:ty),* $(,)?) -> $ret:ty;)*) => {
+    ($vis:vis $(fn $name:ident($($arg:ident: $kind:ty),* $(,)?) -> $ret:ty;)*) => {
         $(
             /// Calls the function of that name in the C library; fails with ENOSYS if there is none.
             ///
             /// # Safety
             /// The same as for the function of that name in the C library.
             #[inline]
-            pub(super) unsafe fn $name($($arg: $kind),*) -> $ret {
+            $vis unsafe fn $name($($arg: $kind),*) -> $ret {
                 let address = places::$name.get();
                 if address.is_null() {
                     $crate::real::set_errno(libc::ENOSYS);
@@ -111,7 +130,7 @@ macro_rules! real_functions {
         }
 
         /// Looks up all functions in advance, so that no lookup happens in a signal handler.
-        pub(super) fn find_all() {
+        $vis fn find_all() {
             $(places::$name.get();)*
         }
     };

@@ -8,8 +8,8 @@ use crossway_sys::socket::twin;
 use libc::{sockaddr, socklen_t};
 
 use super::descriptors::closed_unseen;
-use super::system::{borrow, give_address, internet_address, is_unspecified};
-use super::{events, lent, options, real};
+use super::system::{give_address, internet_address, is_unspecified};
+use super::{borrow, events, lent, options, real};
 use crate::table::{self, ACCEPTED, ENDED, Entry, Kind, RESET, SHAPED, UNKNOWN_WATCH, WATCHED};
 use crate::watch::{self, Watch};
 use crate::{moving, process, spin};

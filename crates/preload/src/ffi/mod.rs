@@ -13,15 +13,16 @@ mod real;
 mod receiving;
 mod selecting;
 mod sending;
-mod signals;
 mod system;
 mod waiting;
 
-pub(crate) use signals::HeldSignals;
-pub(crate) use system::{borrow, close_really, open_descriptors, unwatch, watch, without_signals};
+pub(crate) use crossway_sys::held_signals::{HeldSignals, without_signals};
+pub(crate) use crossway_sys::real::{borrow, close_really};
+pub(crate) use system::{open_descriptors, unwatch, watch};
 
 /// Runs when the library is loaded, before the program starts.
 extern "C" fn start() {
+    crossway_sys::real::c_library::find_all();
     real::find_all();
     crate::moving::prepare();
     crate::spin::prepare();

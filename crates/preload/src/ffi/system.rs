@@ -2,29 +2,12 @@
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 
-use crossway_sys::real::{errno, set_errno};
 use libc::{sockaddr, socklen_t};
 
-use super::{HeldSignals, events, lent, real};
+use super::{events, lent, real};
 use crate::spin;
 use crate::watch::Watch;
-
-/// Borrows a descriptor for a call; `None` if it is negative.
-pub(crate) fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
-    // SAFETY: not -1. By the time of the call, the number may be closed or reused, like any number that a program passes;
-    // nothing here relies on more than the result of the call.
-    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
-}
-
-/// Closes a descriptor, whatever the table says of it. Leaves errno as it was.
-pub(crate) fn close_really(fd: c_int) {
-    let before = errno();
-    // SAFETY: closing a number does not affect memory.
-    unsafe { real::close(fd) };
-    set_errno(before);
-}
 
 /// The descriptors that are open in this process.
 pub(crate) fn open_descriptors() -> Vec<c_int> {
@@ -49,12 +32,6 @@ pub(crate) fn unwatch(fd: c_int, watch: Watch) {
     unsafe {
         real::epoll_ctl(watch.epoll, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut());
     }
-}
-
-/// Runs a function with all signals blocked, so that no signal handler interrupts the function.
-pub(crate) fn without_signals<T>(what: impl FnOnce() -> T) -> T {
-    let _held = HeldSignals::hold();
-    what()
 }
 
 /// Whether the address is the one that dissolves a connection, of the family AF_UNSPEC.

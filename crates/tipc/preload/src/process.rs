@@ -4,7 +4,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crossway_sys::{fork_mark, futex};
+use crossway_sys::fork_mark;
+use crossway_sys::futex::{self, Locked};
 
 static WORDS: OnceLock<Option<&'static [AtomicU32; fork_mark::WORDS]>> = OnceLock::new();
 
@@ -39,27 +40,9 @@ impl Own {
         self.pid.load(Ordering::Relaxed) != pid
     }
 
-    /// Acquires the process's lock. Signals must be blocked; otherwise, a signal handler could wait for the thread that
-    /// it interrupted.
-    pub(crate) fn lock(&self) -> Locked {
-        // 0: free, 1: locked, 2: locked with waiters.
-        if self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            while self.lock.swap(2, Ordering::Acquire) != 0 {
-                let _ = futex::wait(self.lock, 2, None);
-            }
-        }
-        Locked(self.lock)
-    }
-}
-
-/// Holds the lock until dropped.
-pub(crate) struct Locked(&'static AtomicU32);
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        if self.0.swap(0, Ordering::Release) == 2 {
-            let _ = futex::wake(self.0);
-        }
+    /// Acquires the process's lock, until what is returned is dropped. Signals must be blocked.
+    pub(crate) fn lock(&self) -> Locked<'static> {
+        futex::lock(self.lock)
     }
 }
 

@@ -17,14 +17,16 @@ mod sending;
 mod system;
 mod waiting;
 
+pub(crate) use crossway_sys::held_signals::without_signals;
+pub(crate) use crossway_sys::real::{borrow, close_really};
 pub(crate) use parts::Parts;
 pub(crate) use system::{
-    borrow, close_really, copy_high, is_nonblocking, receive, receive_descriptor, send,
-    send_filling, wait, without_signals,
+    copy_high, is_nonblocking, receive, receive_descriptor, send, send_filling, wait,
 };
 
 /// Runs when the library is loaded, before the program starts.
 extern "C" fn start() {
+    crossway_sys::real::c_library::find_all();
     real::find_all();
     // Allocate the words of this process now, before a signal handler can interrupt.
     let _ = crate::process::is_borrowed();

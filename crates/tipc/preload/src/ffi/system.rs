@@ -2,13 +2,11 @@
 //! signals can interrupt them as in the program's own calls.
 
 use std::ffi::{c_int, c_short, c_uint, c_void};
-use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
 
 use crossway_sys::Errno;
 use libc::{iovec, msghdr, ssize_t};
 
-use super::outcome::{errno, set_errno};
+use super::outcome::errno;
 use super::parts::{Parts, piece};
 use super::real;
 
@@ -19,36 +17,6 @@ const MANY: usize = 1024;
 
 fn checked(outcome: ssize_t) -> Result<usize, Errno> {
     usize::try_from(outcome).map_err(|_| Errno::from_raw_os_error(errno()))
-}
-
-/// Borrows a descriptor for a call; `None` if it is negative.
-pub(crate) fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
-    // SAFETY: not -1. By the time of the call, the number may be closed or reused, like any number that a program passes; nothing here
-    // relies on more than the result of the call.
-    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
-}
-
-/// Runs a function with all signals blocked, so that no signal handler interrupts the function.
-pub(crate) fn without_signals<T>(what: impl FnOnce() -> T) -> T {
-    let mut all = MaybeUninit::uninit();
-    let mut before = MaybeUninit::uninit();
-    // SAFETY: both sets outlive the calls, and the first is filled before it is used.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-    }
-    let outcome = what();
-    // SAFETY: filled by the call above, which cannot fail with these arguments.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    outcome
-}
-
-/// Closes a descriptor without checking whether it is a TIPC socket.
-pub(crate) fn close_really(fd: c_int) {
-    let before = errno();
-    // SAFETY: closing a number does not affect memory.
-    unsafe { real::close(fd) };
-    set_errno(before);
 }
 
 /// Duplicates a descriptor. The copy has a high number and is closed on exec.

@@ -1,4 +1,5 @@
-//! Signals that wait while a call looks before it sleeps: they interrupt the call as they would interrupt one that sleeps.
+//! Signals that wait while a preloaded library does what no signal handler may interrupt, or looks before it sleeps: they
+//! interrupt its call as they would interrupt one that sleeps.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -9,12 +10,14 @@ use libc::sigset_t;
 const HIGHEST: c_int = 64;
 
 /// Holds back the thread's signals until it is dropped, even if the thread is cancelled.
-pub(crate) struct HeldSignals {
+#[derive(Debug)]
+pub struct HeldSignals {
     before: sigset_t,
 }
 
 impl HeldSignals {
-    pub(crate) fn hold() -> Self {
+    /// Holds back all signals from now on.
+    pub fn hold() -> Self {
         let mut all = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
         // SAFETY: both sets outlive the calls, and are filled before they are used.
@@ -26,13 +29,13 @@ impl HeldSignals {
     }
 
     /// The signals that the program itself holds back.
-    pub(crate) fn before(&self) -> &sigset_t {
+    pub fn before(&self) -> &sigset_t {
         &self.before
     }
 
     /// Whether a signal has come that interrupts a system call: the program handles it, and does not want calls to be
     /// restarted, or the call never is (`is_limited`).
-    pub(crate) fn interrupts(&self, is_limited: impl Fn() -> bool) -> bool {
+    pub fn interrupts(&self, is_limited: impl Fn() -> bool) -> bool {
         let mut pending = MaybeUninit::uninit();
         // SAFETY: the call fills the set.
         let pending: sigset_t = unsafe {
@@ -53,6 +56,12 @@ impl Drop for HeldSignals {
         // SAFETY: the set was filled in the beginning.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
     }
+}
+
+/// Runs a function with all signals blocked, so that no signal handler interrupts the function.
+pub fn without_signals<T>(what: impl FnOnce() -> T) -> T {
+    let _held = HeldSignals::hold();
+    what()
 }
 
 /// Whether the program wants calls to be restarted after a signal that it handles; `None` if it does not handle it.
