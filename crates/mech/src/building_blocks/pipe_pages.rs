@@ -1,6 +1,7 @@
 //! Pipes into which pages are put without a copy, by [`vmsplice`](crate::mechanisms::vmsplice) or
 //! [`splice`](crate::mechanisms::splice).
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,14 +14,23 @@ use crossway_sys::shm::page_len;
 use crossway_sys::{Errno, OsError};
 
 use super::byte_stream::StreamRx;
+use super::complete::{self, Complete};
 use super::pages_tx::{Outlet, PagesTx, piece_bytes};
 use super::pipe_halves::{ends, pipe_caps, pipe_facts};
 use super::waiting::{Patience, Stop};
 use crate::contract::facts_of;
-use crate::{Caps, Facts, OpenError, Spec, Wait};
+use crate::{
+    Caps, Carrier, Facts, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport, Wait,
+};
 
 /// The way in which references to pages get into a pipe.
-pub trait Placing: Send + 'static {
+pub trait Placing: fmt::Debug + Send + 'static {
+    /// Id of the mechanism, [`Mechanism::ID`].
+    const ID: &'static str;
+    /// A one-line description for users.
+    const ABOUT: &'static str;
+    /// How to make the mechanism available if it is missing.
+    const REMEDY: &'static str;
     /// The name of the memory that holds the pages.
     const LABEL: &'static str;
     /// Puts references to some or all of the range's bytes into the pipe and returns the number of bytes. Returns
@@ -107,17 +117,41 @@ impl<P: Placing> Outlet for PipeOutlet<P> {
 }
 
 /// The sending half of a pipe into which pages are put.
-pub(crate) type PipePagesTx<P> = PagesTx<PipeOutlet<P>>;
+type PipePagesTx<P> = PagesTx<PipeOutlet<P>>;
 /// The receiving half, which is the same as for any pipe.
-pub(crate) type PipePagesRx = StreamRx<PipeEnd>;
+type PipePagesRx = StreamRx<PipeEnd>;
 
-/// The capabilities of a pipe into which pages are put.
-pub(crate) fn pages_caps() -> Caps {
-    Caps { in_place: true, ..pipe_caps() }
+/// A mechanism of two pipes, one each way, into which pages are put by `P`.
+#[derive(Debug)]
+pub struct PagesPipe<P>(PhantomData<P>);
+
+impl<P: Placing> Mechanism for PagesPipe<P> {
+    const ID: &'static str = P::ID;
+    const ABOUT: &'static str = P::ABOUT;
+    const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe).copied_once();
+    type Tx = PipePagesTx<P>;
+    type Rx = PipePagesRx;
+    type Listener = Complete<Self::Tx, Self::Rx>;
+
+    fn caps() -> Caps {
+        Caps { in_place: true, ..pipe_caps() }
+    }
+
+    fn probe() -> Probe {
+        Probe::of_kernel(try_to_place::<P>(), P::REMEDY)
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        complete::listen(Self::ID, pipe()?, pipe()?, |write, read| channel(spec, write, read))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        complete::connect(Self::ID, offer, |write, read| channel(spec, write, read))
+    }
 }
 
 /// Tests whether a page can be put into a pipe and read from it.
-pub(crate) fn try_to_place<P: Placing>() -> Result<(), OsError> {
+fn try_to_place<P: Placing>() -> Result<(), OsError> {
     let (read, write) = pipe()?;
     let pages = Pages::new(P::LABEL, 1)?;
     P::place(&write, &pages, 0..1, true).map_err(|e| OsError::new("splice", "pipe", e))?;
@@ -127,7 +161,7 @@ pub(crate) fn try_to_place<P: Placing>() -> Result<(), OsError> {
 
 /// Opens a channel. Both ends of a pipe request the same capacity, so that it does not change after the slots were
 /// counted.
-pub(crate) fn channel<P: Placing>(
+fn channel<P: Placing>(
     spec: &Spec,
     write: OwnedFd,
     read: OwnedFd,

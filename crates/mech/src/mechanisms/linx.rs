@@ -37,7 +37,7 @@ const MESSAGE: u32 = USER_BASE;
 /// The number of the connecting end's first signal, which contains the endpoint to send to.
 pub(super) const HELLO: u32 = USER_BASE + 1;
 
-pub(super) const MAX_MESSAGE: usize = LARGEST_SIGNAL - LEAST_SIGNAL;
+const MAX_MESSAGE: usize = LARGEST_SIGNAL - LEAST_SIGNAL;
 
 /// The transport of a LINX mechanism.
 pub trait Via: 'static {
@@ -325,6 +325,17 @@ impl Listener for LinxListener {
     }
 }
 
+/// What signals can do within a host.
+pub(super) fn caps() -> Caps {
+    Caps {
+        max_message: Some(MAX_MESSAGE),
+        in_place: true,
+        waitable_fd: true,
+        can_spin: false,
+        ..Caps::PLAIN
+    }
+}
+
 /// Rejects specs that signals cannot satisfy.
 pub(super) fn check(mechanism: &'static str, spec: &Spec) -> Result<(), OpenError> {
     let why = if spec.max_message > MAX_MESSAGE {
@@ -351,13 +362,7 @@ impl<V: Via> Mechanism for Linx<V> {
     type Listener = LinxListener;
 
     fn caps() -> Caps {
-        Caps {
-            max_message: Some(MAX_MESSAGE),
-            in_place: true,
-            waitable_fd: true,
-            can_spin: false,
-            ..Caps::PLAIN
-        }
+        caps()
     }
 
     fn probe() -> Probe {

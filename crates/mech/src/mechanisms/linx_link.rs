@@ -18,12 +18,12 @@ use crossway_linx::{
 use crossway_sys::{OsError, random};
 use crossway_tipc_client::{KernelSocket, SocketKind};
 
-use super::linx::{Ends, HELLO, LinxRx, LinxTx, MAX_MESSAGE, check, os};
+use super::linx::{Ends, HELLO, LinxRx, LinxTx, caps, check, os};
 use super::tipc_node;
 use crate::self_test::exchange_a_byte;
 use crate::{
-    Caps, Carrier, Deadline, Family, Listener, Mechanism, NodeKind, Offer, OpenError, Privilege,
-    Probe, Spec, carrier,
+    Caps, Carrier, Deadline, Family, Listener, Mechanism, NodeKind, Offer, OpenError, Probe, Spec,
+    carrier,
 };
 
 /// The service type of the TIPC links; any number above 63 would do.
@@ -195,15 +195,7 @@ impl<V: Over> Mechanism for LinxLink<V> {
     type Listener = LinxLinkListener;
 
     fn caps() -> Caps {
-        Caps {
-            max_message: Some(MAX_MESSAGE),
-            in_place: true,
-            waitable_fd: true,
-            can_spin: false,
-            crosses_hosts: true,
-            privilege: Privilege::None,
-            ..Caps::PLAIN
-        }
+        Caps { crosses_hosts: true, ..caps() }
     }
 
     fn probe() -> Probe {

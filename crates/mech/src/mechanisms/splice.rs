@@ -16,20 +16,22 @@ use std::os::fd::AsFd;
 
 use crossway_sys::Errno;
 use crossway_sys::pages::Pages;
-use crossway_sys::pipe::pipe;
 use crossway_sys::vmsplice::splice_file;
 
-use crate::building_blocks::complete::{self, Complete};
-use crate::building_blocks::pipe_pages::{
-    PipePagesRx, PipePagesTx, Placing, channel, pages_caps, try_to_place,
-};
-use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
+use crate::building_blocks::pipe_pages::{PagesPipe, Placing};
 
-/// splice(2) from a memfd into a pipe.
+/// The mechanism `splice`: splice(2) from a memfd into a pipe.
+pub type Splice = PagesPipe<FromFile>;
+
+/// Puts pages into a pipe by splice(2).
 #[derive(Debug)]
-pub struct Splice;
+pub struct FromFile;
 
-impl Placing for Splice {
+impl Placing for FromFile {
+    const ID: &'static str = "splice";
+    const ABOUT: &'static str =
+        "anonymous pipe, one each way, into which pages of a memfd are put without a copy (splice)";
+    const REMEDY: &'static str = "allow splice and memfd_create (seccomp filters may forbid them), and raise the limit of open files (ulimit -n)";
     const LABEL: &'static str = "crossway-splice";
 
     #[inline]
@@ -40,34 +42,5 @@ impl Placing for Splice {
         nonblocking: bool,
     ) -> Result<usize, Errno> {
         splice_file(pipe, pages, range, nonblocking)
-    }
-}
-
-impl Mechanism for Splice {
-    const ID: &'static str = "splice";
-    const ABOUT: &'static str =
-        "anonymous pipe, one each way, into which pages of a memfd are put without a copy (splice)";
-    const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe).copied_once();
-    type Tx = PipePagesTx<Splice>;
-    type Rx = PipePagesRx;
-    type Listener = Complete<Self::Tx, Self::Rx>;
-
-    fn caps() -> Caps {
-        pages_caps()
-    }
-
-    fn probe() -> Probe {
-        Probe::of_kernel(
-            try_to_place::<Splice>(),
-            "allow splice and memfd_create (seccomp filters may forbid them), and raise the limit of open files (ulimit -n)",
-        )
-    }
-
-    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
-        complete::listen(Self::ID, pipe()?, pipe()?, |write, read| channel(spec, write, read))
-    }
-
-    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        complete::connect(Self::ID, offer, |write, read| channel(spec, write, read))
     }
 }

@@ -15,20 +15,22 @@ use std::os::fd::AsFd;
 
 use crossway_sys::Errno;
 use crossway_sys::pages::Pages;
-use crossway_sys::pipe::pipe;
 use crossway_sys::vmsplice;
 
-use crate::building_blocks::complete::{self, Complete};
-use crate::building_blocks::pipe_pages::{
-    PipePagesRx, PipePagesTx, Placing, channel, pages_caps, try_to_place,
-};
-use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
+use crate::building_blocks::pipe_pages::{PagesPipe, Placing};
 
 /// The mechanism `vmsplice`: vmsplice(2) into a pipe.
-#[derive(Debug)]
-pub struct Vmsplice;
+pub type Vmsplice = PagesPipe<FromMemory>;
 
-impl Placing for Vmsplice {
+/// Puts pages into a pipe by vmsplice(2).
+#[derive(Debug)]
+pub struct FromMemory;
+
+impl Placing for FromMemory {
+    const ID: &'static str = "vmsplice";
+    const ABOUT: &'static str = "anonymous pipe, one each way, into which the sender's pages are put without a copy \
+         (ipc-bench: vmsplice)";
+    const REMEDY: &'static str = "allow vmsplice and memfd_create (seccomp filters may forbid them), and raise the limit of open files (ulimit -n)";
     const LABEL: &'static str = "crossway-vmsplice";
 
     #[inline]
@@ -42,41 +44,12 @@ impl Placing for Vmsplice {
     }
 }
 
-impl Mechanism for Vmsplice {
-    const ID: &'static str = "vmsplice";
-    const ABOUT: &'static str = "anonymous pipe, one each way, into which the sender's pages are put without a copy \
-         (ipc-bench: vmsplice)";
-    const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe).copied_once();
-    type Tx = PipePagesTx<Vmsplice>;
-    type Rx = PipePagesRx;
-    type Listener = Complete<Self::Tx, Self::Rx>;
-
-    fn caps() -> Caps {
-        pages_caps()
-    }
-
-    fn probe() -> Probe {
-        Probe::of_kernel(
-            try_to_place::<Vmsplice>(),
-            "allow vmsplice and memfd_create (seccomp filters may forbid them), and raise the limit of open files (ulimit -n)",
-        )
-    }
-
-    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
-        complete::listen(Self::ID, pipe()?, pipe()?, |write, read| channel(spec, write, read))
-    }
-
-    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        complete::connect(Self::ID, offer, |write, read| channel(spec, write, read))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crossway_sys::shm::page_len;
 
     use super::*;
-    use crate::{Listener, Rx, SendError, Tx};
+    use crate::{Listener, Mechanism, Rx, SendError, Spec, Tx};
 
     #[test]
     fn a_pipe_kept_full_carries_every_byte_as_it_was_sent() {
