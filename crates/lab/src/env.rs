@@ -11,7 +11,8 @@ mod system;
 use std::collections::BTreeMap;
 
 use crossway_records::sorting::CollectTree;
-use crossway_sys::procfs::{self, CgroupLimits, LoadAverage};
+use crossway_sys::cgroup::{self, CgroupLimits};
+use crossway_sys::procfs::{self, LoadAverage};
 use crossway_sys::topology::{CacheKind, Topology};
 use serde::{Deserialize, Serialize};
 
@@ -157,7 +158,7 @@ impl Environment {
             build: Build::this(),
             frequency: Frequency::read(&topology),
             clock: Clock::read(&processor),
-            cgroup: procfs::cgroup_limits(),
+            cgroup: cgroup::limits(),
             load: procfs::load_average().ok(),
             power: Power::read(),
             sysctls: system::sysctls(),

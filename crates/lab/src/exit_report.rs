@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::OnceLock;
 
-use crossway_sys::{proc, procfs};
+use crossway_sys::{cgroup, proc};
 use signal_hook::consts::{SIGKILL, SIGXCPU};
 
 /// How many characters of a process's standard error are quoted.
@@ -35,7 +35,7 @@ static ENDED_BEFORE: OnceLock<Option<(PathBuf, u64)>> = OnceLock::new();
 
 /// To be called before a process is started whose end [`exit_report`] may have to explain.
 pub(crate) fn before_start() {
-    ENDED_BEFORE.get_or_init(procfs::cgroup_memory_kills);
+    ENDED_BEFORE.get_or_init(cgroup::memory_kills);
 }
 
 /// The limit by which the system may have ended the process, and what helps; empty if there is none.
@@ -48,7 +48,7 @@ fn limit_behind(signal: i32) -> String {
         );
     }
     let ended = ENDED_BEFORE.get().filter(|_| signal == SIGKILL);
-    match ended.map(|before| (before, procfs::cgroup_memory_kills())) {
+    match ended.map(|before| (before, cgroup::memory_kills())) {
         Some((before, Some(now))) if before.as_ref() != Some(&now) => format!(
             " (the kernel ended processes of the cgroup {} for lack of memory; raise its memory.max, or `docker run \
              --memory`)",

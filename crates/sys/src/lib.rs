@@ -12,6 +12,7 @@ pub mod binder;
 mod blocking;
 pub mod boot;
 pub mod cache;
+pub mod cgroup;
 pub mod clock;
 pub mod cma;
 pub mod confinement;

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossway_sys::procfs::{self, Throttling};
+use crossway_sys::cgroup::{self, Throttling};
 
 use crate::assemble::disturbed;
 use crossway_records::record::Record;
@@ -46,12 +46,12 @@ impl Pauses {
             }
         });
         let watch = watch.ok().map(|thread| (end, thread));
-        Pauses { watch, throttling: procfs::cgroup_throttling() }
+        Pauses { watch, throttling: cgroup::throttling() }
     }
 
     /// Marks the record of the trial that has just ended if everything was stopped meanwhile.
     pub(super) fn enter(self, record: &mut Record) {
-        let after = procfs::cgroup_throttling();
+        let after = cgroup::throttling();
         let late = self.watch.and_then(|(end, thread)| {
             drop(end);
             thread.join().ok()
