@@ -1,27 +1,23 @@
 //! The first program of a guest: sets up the machine, then starts a second program, which runs the commands received
 //! over the serial line.
 
-use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{BufReader, Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossway_sys::boot;
-use crossway_sys::lifeline::Lifeline;
 use crossway_sys::xstate;
 
 use super::frame::{Frame, Lane, PREAMBLE};
-use super::message::{ExecRequest, GuestFacts, Interface, Outcome, Setup};
+use super::message::{GuestFacts, Interface, Setup};
 use super::modules::Modules;
 use super::qemu::MACHINE;
 use super::registers::LOST;
-use super::relay::{CountingReader, Place, Window, Wire, lock, pump, sink};
+use super::relay::{CountingReader, Wire, lock};
+use super::sessions::{self, Sessions};
 use super::{GuestMachine, LINE, MODULES_DIR, SETUP_VARIABLE, initrd, qemu};
 use crate::tool;
 
@@ -264,16 +260,6 @@ fn attach(interface: Option<&Interface>) -> Result<(), String> {
     Ok(())
 }
 
-/// A running command, with what is needed to handle its frames.
-struct Session {
-    leader: u32,
-    input: Option<Sender<Vec<u8>>>,
-    output: Arc<Window>,
-    errors: Arc<Window>,
-}
-
-type Sessions = Arc<Mutex<HashMap<u32, Session>>>;
-
 /// The device of the line under QEMU; `None` in user-mode Linux.
 fn port_of_qemu() -> Option<PathBuf> {
     let ports = fs::read_dir("/sys/class/virtio-ports").ok()?.flatten();
@@ -303,7 +289,9 @@ fn serve() -> std::io::Result<()> {
     let sessions = Sessions::default();
     while let Some(frame) = Frame::read(&mut reader)? {
         match frame {
-            Frame::Exec { session, request } => start(session, &request, &wire, &sessions),
+            Frame::Exec { session, request } => {
+                sessions::start(session, &request, &wire, &sessions)
+            }
             Frame::Data { session, lane: Lane::Input, bytes } => {
                 if let Some(input) = lock(&sessions).get(&session).and_then(|s| s.input.as_ref()) {
                     let _ = input.send(bytes);
@@ -340,72 +328,5 @@ fn serve() -> std::io::Result<()> {
             _ => {}
         }
     }
-    Ok(())
-}
-
-fn start(session: u32, request: &[u8], wire: &Wire, sessions: &Sessions) {
-    if let Err(why) = try_start(session, request, wire, sessions) {
-        report(wire, session, &Outcome::Failed(why));
-    }
-}
-
-fn report(wire: &Wire, session: u32, outcome: &Outcome) {
-    let report = serde_json::to_vec(outcome).unwrap_or_default();
-    wire.send(&Frame::Exit { session, report });
-}
-
-fn try_start(session: u32, request: &[u8], wire: &Wire, sessions: &Sessions) -> Result<(), String> {
-    let request: ExecRequest = serde_json::from_slice(request).map_err(|e| e.to_string())?;
-    let (program, arguments) = request.argv.split_first().ok_or("no command was given")?;
-    // A folder that exists only in a private mount of the caller is not an error.
-    let folder = Path::new(&request.folder);
-    let mut child = Command::new(program)
-        .args(arguments)
-        .env_clear()
-        .envs(request.env)
-        .current_dir(if folder.is_dir() { folder } else { Path::new("/") })
-        .process_group(0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| format!("{program}: {e}"))?;
-    let place = |lane| Place { wire: wire.clone(), session, lane };
-    let take = |pipe: Option<OwnedFd>| pipe.map(File::from).ok_or("a pipe is missing");
-    let stdin = take(child.stdin.take().map(OwnedFd::from))?;
-    let stdout = take(child.stdout.take().map(OwnedFd::from))?;
-    let stderr = take(child.stderr.take().map(OwnedFd::from))?;
-    let (out_stop, out_hold) = Lifeline::pair().map_err(|e| e.to_string())?;
-    let (err_stop, err_hold) = Lifeline::pair().map_err(|e| e.to_string())?;
-    let (output, errors) = (Window::new(), Window::new());
-    // The worker ends by itself when the child stops reading or the sender is dropped.
-    let (input, _) = sink(stdin, place(Lane::Input));
-    let known = Session {
-        leader: child.id(),
-        input: Some(input),
-        output: Arc::clone(&output),
-        errors: Arc::clone(&errors),
-    };
-    lock(sessions).insert(session, known);
-    let pumps = [
-        pump(stdout, out_stop, output, place(Lane::Output)),
-        pump(stderr, err_stop, errors, place(Lane::Errors)),
-    ];
-    let (wire, sessions) = (wire.clone(), Arc::clone(sessions));
-    std::thread::spawn(move || {
-        let status = child.wait();
-        // Everything the command wrote has been sent; output of its remaining children is not waited for.
-        drop((out_hold, err_hold));
-        for pump in pumps {
-            let _ = pump.join();
-        }
-        lock(&sessions).remove(&session);
-        let outcome = match status.map(|s| (s.code(), s.signal())) {
-            Ok((Some(code), _)) => Outcome::Exited(code),
-            Ok((None, signal)) => Outcome::Signalled(signal.unwrap_or(0)),
-            Err(e) => Outcome::Failed(format!("cannot wait for the end of the command: {e}")),
-        };
-        report(&wire, session, &outcome);
-    });
     Ok(())
 }

@@ -18,6 +18,7 @@ mod qemu;
 mod record;
 mod registers;
 mod relay;
+mod sessions;
 mod subcommand;
 mod user_mode;
 

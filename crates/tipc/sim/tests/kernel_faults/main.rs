@@ -1,6 +1,7 @@
 //! What made the TIPC of kernels fail, replayed against this node: each test is a row of the table in
 //! docs/TIPC-CONFORMANCE.md and names the vulnerability. Tests are compiled with overflow checks. The facts come from the public descriptions.
 
+mod bindings;
 mod calls;
 mod frames;
 mod lifetimes;
@@ -12,6 +13,7 @@ use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr}
 use crossway_tipc_proto::drops::DropReason;
 use crossway_tipc_proto::link::LinkState;
 use crossway_tipc_proto::socket::{Address, SocketKind};
+use crossway_tipc_proto::wire::LinkFields;
 use crossway_tipc_sim::{HostId, Network};
 
 /// The node under attack, the node whose frames are replaced, and an honest one.
@@ -159,4 +161,11 @@ fn message(
     }
     let head = all.into_iter().flat_map(u32::to_be_bytes);
     head.chain(body.iter().copied()).collect()
+}
+
+/// What `encode` makes of the fields of a link from B.
+fn encoded(encode: impl FnOnce(&LinkFields, &mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(&LinkFields { sender: NodeAddr(0x1001), ..LinkFields::default() }, &mut out);
+    out
 }
