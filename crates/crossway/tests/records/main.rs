@@ -1,8 +1,9 @@
 //! Commands that read records, run as by a user: their output, their errors, their exit codes.
 
 mod machine;
+mod output;
+mod readme;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -298,127 +299,4 @@ fn records_are_exported() {
     let (out, _, code) = run(&["export", "--columns"]);
     assert_eq!(code, 0);
     assert!(out.contains("cpu_ns_per_msg"), "{out}");
-}
-
-#[test]
-fn an_output_that_is_no_file_is_written_to_and_not_replaced() {
-    use std::os::unix::fs::FileTypeExt;
-    let dir = tempfile::tempdir().expect("a folder");
-    let a = write_run(dir.path(), "a", &trials("pipe", 1.0), None);
-    let (file, link, fifo) =
-        (dir.path().join("file.csv"), dir.path().join("link.csv"), dir.path().join("fifo.csv"));
-    fs::write(&file, "before").expect("writable");
-    std::os::unix::fs::symlink(&file, &link).expect("a link");
-    assert_eq!(run(&["export", path(&a), "-o", path(&link)]).2, 0);
-    assert!(link.is_symlink() && fs::read_to_string(&file).expect("text").starts_with("schema"));
-    let made = Command::new("mkfifo").arg(&fifo).output().expect("mkfifo runs");
-    assert!(made.status.success());
-    for command in ["export", "report"] {
-        let reader = std::thread::spawn({
-            let fifo = fifo.clone();
-            move || fs::read(fifo).expect("read to its end").len()
-        });
-        assert_eq!(run(&[command, path(&a), "-o", path(&fifo)]).2, 0, "{command}");
-        assert!(reader.join().expect("no panic") > 100, "{command}");
-        assert!(fs::metadata(&fifo).expect("there").file_type().is_fifo(), "{command}");
-    }
-    // A failed write leaves the existing file unchanged and no other file next to it.
-    let before = fs::read_dir(dir.path()).expect("readable").count();
-    for args in [
-        vec!["export", path(&a), "-o", "/dev/full", "--format", "csv"],
-        vec!["export", path(&a), "-o", path(dir.path()), "--format", "csv"],
-        vec!["report", path(&a), "-o", "/dev/full"],
-        vec!["report", path(&a), "-o", "/nonexistent/x"],
-        vec!["limits", "--save", "/nonexistent/x"],
-    ] {
-        let (_, err, code) = run(&args);
-        assert_eq!(code, 2, "{args:?}: {err}");
-        assert!(
-            err.contains("cannot write ") && err.contains("; name another file with -"),
-            "{err}"
-        );
-        assert!(err.matches("os error").count() == 1, "told once: {err}");
-    }
-    assert_eq!(fs::read_dir(dir.path()).expect("readable").count(), before);
-}
-
-#[test]
-fn a_full_standard_output_is_one_error_of_every_command() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let a = write_run(dir.path(), "a", &trials("pipe", 1.0), None);
-    for args in [
-        vec!["completions", "bash"],
-        vec!["measure", "--list"],
-        vec!["list", "--json"],
-        vec!["rank", path(&a), "--json"],
-        vec!["rank", path(&a)],
-        vec!["export", path(&a)],
-    ] {
-        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
-        let out = std::process::Command::new(assert_cmd::cargo::cargo_bin!("crossway"))
-            .args(&args)
-            .stdout(full)
-            .output()
-            .expect("it runs");
-        let err = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {err}");
-        assert!(
-            err.contains("cannot write to standard output: ") && err.contains("; free some space"),
-            "{args:?}: {err}"
-        );
-        assert_eq!(err.matches("os error").count(), 1, "{args:?}: {err}");
-    }
-}
-
-/// Returns the rows of the Markdown table whose first column has this head, as maps from head to cell.
-fn rows(text: &str, first_head: &str) -> Vec<BTreeMap<String, String>> {
-    let cells = |line: &str| -> Vec<String> {
-        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
-    };
-    let begin = format!("| {first_head} |");
-    let mut lines = text.lines().skip_while(|line| !line.starts_with(&begin));
-    let heads = cells(lines.next().expect("a table"));
-    let table = lines.skip(1).take_while(|line| line.starts_with('|'));
-    table.map(|line| heads.iter().cloned().zip(cells(line)).collect()).collect()
-}
-
-#[test]
-fn the_readme_shows_what_this_program_makes_of_the_reference_run() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let read = |name: &str| fs::read_to_string(root.join(name)).expect(name);
-    let readme = read("README.md");
-    let folder = |text: &str| -> Option<String> {
-        let (_, rest) = text.split_once("](records/20")?;
-        Some(format!("records/20{}", rest.split_once("/)")?.0))
-    };
-    let dir = folder(&readme).expect("a link to the reference run");
-    let run_dir = root.join(&dir);
-    let (markdown, _, code) = run(&["report", "--markdown", path(&run_dir)]);
-    assert_eq!(code, 0);
-
-    // Every figure of the table, without marks: a row that needs a caveat says so in a word.
-    let (shown, made) = (rows(&readme, "Mechanism"), rows(&markdown, "Mechanism"));
-    assert!((6..=8).contains(&shown.len()), "{} rows", shown.len());
-    let plain = |cell: &str| cell.trim_end_matches([' ', '*', '†', '°']).replace('*', "");
-    for row in &shown {
-        let name = &row["Mechanism"];
-        let of_run = made.iter().find(|r| r["Mechanism"] == *name).expect(name);
-        assert!(row.len() <= 6, "{name}: {} columns", row.len());
-        assert_eq!(row["Waits by"], of_run["Waits by"], "{name}");
-        for (head, cell) in row {
-            assert_eq!(*cell, plain(&of_run[head]), "{name}: {head}");
-        }
-    }
-
-    // The numbers around it.
-    let records = read(&format!("{dir}/results.jsonl"));
-    let records: Vec<Value> =
-        records.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let measured = records.iter().filter(|r| r["status"] != "skipped").count();
-    assert!(readme.contains(&format!("all {measured} trials")), "{measured} trials");
-    let of_all = format!("{} of the {} mechanisms", shown.len(), made.len());
-    assert!(readme.contains(&of_all), "{of_all}");
-
-    let (picture, _, _) = run(&["report", "--chart", "round-trip", path(&run_dir)]);
-    assert!(read("docs/img/round-trip.svg") == picture, "crossway report --chart round-trip {dir}");
 }
