@@ -206,8 +206,8 @@ fn exclude_impossible(
 pub struct Machine<'a> {
     /// How roles are started.
     pub launcher: &'a Launcher,
-    /// Creates the options of each run, e.g. its folder.
-    pub options: Box<dyn Fn() -> Options + 'a>,
+    /// The options of each run.
+    pub options: Options,
     /// Folders of the runs that were created.
     pub runs: Vec<PathBuf>,
     /// Receives the events of each run.
@@ -217,7 +217,7 @@ pub struct Machine<'a> {
 impl Bench for Machine<'_> {
     fn run(&mut self, plan: &Plan) -> Result<Vec<Trial>, AdviseError> {
         let summary =
-            run::measure(plan, &(self.options)(), self.launcher, |event| (self.tell)(&event))?;
+            run::measure(plan, &self.options, self.launcher, |event| (self.tell)(&event))?;
         if summary.interrupted {
             return Err(AdviseError::Interrupted { dir: summary.dir });
         }

@@ -21,6 +21,7 @@ mod cmd;
 mod examples;
 mod libraries;
 mod output;
+mod own;
 mod pcap;
 mod progress;
 mod table;

@@ -16,6 +16,8 @@ use crossway_sys::{kept, lease, proc};
 use crossway_tipc_client::unmodified::{self, CannotRun};
 use lzma_rust2::LzmaReader;
 
+use crate::own;
+
 /// The libraries in this program: their file names, where each is in the content, and the content, as LZMA. None unless it was
 /// built by `make dist`.
 const CONTAINED: (&[(&str, Range<usize>)], &[u8]) =
@@ -33,7 +35,7 @@ pub(crate) fn find(name: &str, given: Option<&Path>) -> anyhow::Result<PathBuf> 
     if let Some(path) = given {
         return Ok(unmodified::loadable(path)?);
     }
-    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    let own = own::program()?;
     match unmodified::library_named(name, &own) {
         Err(missing @ CannotRun::NoLibrary { .. }) => {
             let (names, packed) = CONTAINED;

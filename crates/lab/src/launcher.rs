@@ -58,7 +58,20 @@ pub struct Launcher {
     pub interrupt: Option<OwnedFd>,
 }
 
+/// The arguments with which `crossway` becomes a reaper.
+pub const REAPER: &[&str] = &["reaper"];
+
 impl Launcher {
+    /// Starts roles as `program`, which is a `crossway`.
+    pub fn of(program: PathBuf, interrupt: Option<OwnedFd>) -> Launcher {
+        Launcher { program, args: vec!["role".to_owned()], interrupt }
+    }
+
+    /// The reaper of a run, which is the same program.
+    pub fn reaper(&self) -> lease::Reaper<'_> {
+        lease::Reaper { program: &self.program, args: REAPER }
+    }
+
     /// The descriptor that is readable when the run should stop.
     pub(crate) fn interrupt(&self) -> Option<BorrowedFd<'_>> {
         self.interrupt.as_ref().map(AsFd::as_fd)

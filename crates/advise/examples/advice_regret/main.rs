@@ -35,7 +35,6 @@ use crossway_advise::{
     Advice, AdviseError, Bench, Library, Machine, Question, Sources, Trial, admissible, advise,
     survey,
 };
-use crossway_lab::agent::AgentProgram;
 use crossway_lab::catalogue;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::run::{Asker, Options, RunError};
@@ -140,21 +139,9 @@ struct Place<'a> {
 impl Place<'_> {
     /// A bench that measures on this machine and stores its runs in the folder `name`.
     fn bench(&self, name: &str) -> Machine<'_> {
-        let out = self.out.join(name);
-        let program = self.launcher.program.clone();
         Machine {
             launcher: self.launcher,
-            options: Box::new(move || Options {
-                out: out.clone(),
-                filters: Vec::new(),
-                name: None,
-                resume: None,
-                repeat_disturbed: false,
-                asker: Asker::Advise,
-                hosts: None,
-                agent_program: AgentProgram::Usual,
-                reaper: Some((program.clone(), vec!["reaper".to_owned()])),
-            }),
+            options: Options::new(self.out.join(name), Asker::Advise),
             runs: Vec::new(),
             tell: Box::new(|_| ()),
         }
@@ -297,11 +284,8 @@ fn main() -> Result<(), Failure> {
     let text = std::fs::read_to_string(&file).unwrap_or_default();
     let mut outcomes: Vec<Outcome> =
         text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    let launcher = Launcher {
-        program: arguments.crossway,
-        args: vec!["role".to_owned()],
-        interrupt: Some(shutdown::listen().map_err(RunError::Os)?),
-    };
+    let interrupt = shutdown::listen().map_err(RunError::Os)?;
+    let launcher = Launcher::of(arguments.crossway, Some(interrupt));
     let probes: Vec<_> = catalogue::all().map(|entry| (entry.id(), entry.probe())).collect();
     let place = Place {
         known: Known { probes: &probes, faults: &[] },

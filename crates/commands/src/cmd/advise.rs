@@ -21,6 +21,7 @@ use crossway_advise::{
 };
 use crossway_lab::env::Environment;
 use crossway_lab::faults::{FAULTS, FaultRecord, read_faults};
+use crossway_lab::launcher;
 use crossway_lab::run::RunError;
 use crossway_records::runs::{self, FindError};
 use crossway_sys::{lease, text_file};
@@ -34,6 +35,7 @@ use observed::{Observed, Predicted};
 use super::Run;
 use crate::args;
 use crate::output;
+use crate::own;
 use crate::ui::{self, Ui};
 
 /// Recommend a mechanism for a use case, with reasons
@@ -152,8 +154,8 @@ impl Run for Advise {
         let library = Library::read(&self.records, &environment.machine_id, &question);
         let faults = self.faults(&environment.machine_id)?;
         // Probes create sockets and FIFOs; anything they leave behind is removed with this lease.
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let reaper = lease::Reaper { program: &program, args: &["reaper"] };
+        let program = own::program()?;
+        let reaper = lease::Reaper { program: &program, args: launcher::REAPER };
         let leases = lease::Run::begin(Some(reaper))?;
         let probes = probes(self.no_measure);
         drop(leases);

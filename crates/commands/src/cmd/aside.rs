@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use anyhow::Context;
 use crossway_lab::aside::AsideError;
 use crossway_lab::{moves, mpi, shutdown};
 use crossway_records::side_records::SideRecord;
 use serde::Serialize;
 
 use crate::output;
+use crate::own;
 
 /// How much the ranks of MPI do in a trial: about a second each on a machine with two CPUs.
 const MPI_WORK: f64 = 1.0;
@@ -20,18 +20,14 @@ pub(super) fn moves(dir: &Path, trials: u32) -> anyhow::Result<bool> {
         "moving a process to another node and back while it exchanges messages; trials: {trials}"
     );
     let interrupt = Some(shutdown::listen()?);
-    store(dir, moves::run(&moves::Options { program: own_program()?, trials, interrupt }))
+    store(dir, moves::run(&moves::Options { program: own::program()?, trials, interrupt }))
 }
 
 /// Runs MPI over TCP and over TIPC. Returns false, and stores nothing, if the trials were interrupted.
 pub(super) fn mpi(dir: &Path, trials: u32) -> anyhow::Result<bool> {
     eprintln!("running MPI over TCP and over TIPC in its place; trials: {trials}");
     let (interrupt, work) = (Some(shutdown::listen()?), MPI_WORK);
-    store(dir, mpi::run(&mpi::Options { program: own_program()?, trials, work, interrupt }))
-}
-
-fn own_program() -> anyhow::Result<std::path::PathBuf> {
-    std::env::current_exe().context("cannot find this program's own file")
+    store(dir, mpi::run(&mpi::Options { program: own::program()?, trials, work, interrupt }))
 }
 
 /// Stores records in a run's folder. Returns false, and stores nothing, if the trials were interrupted.

@@ -7,7 +7,6 @@ use anyhow::{Context, bail};
 use crossway_lab::catalogue;
 use crossway_lab::contender::{self, Contender, Folders, Language};
 use crossway_lab::examination::{self, Verdict};
-use crossway_lab::launcher::Launcher;
 use crossway_lab::shutdown;
 use crossway_mech::{Caps, Probe};
 use crossway_sys::lease;
@@ -15,6 +14,7 @@ use serde::Serialize;
 
 use super::Run;
 use crate::args;
+use crate::own;
 use crate::table::Grid;
 use crate::ui::{self, Ui};
 
@@ -132,7 +132,7 @@ fn is_file(word: &str) -> bool {
 fn chosen(words: &[String]) -> anyhow::Result<Vec<&'static Contender>> {
     let all = catalogue::contenders();
     if all.is_empty() {
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let program = own::program()?;
         let dirs = Folders::of_user(&program).declarations;
         let dirs: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
         bail!(
@@ -209,13 +209,8 @@ fn build(contenders: &[&'static Contender]) -> anyhow::Result<ExitCode> {
 }
 
 fn test(contenders: &[&'static Contender], ui: &Ui) -> anyhow::Result<ExitCode> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let launcher = Launcher {
-        program: program.clone(),
-        args: vec!["role".to_owned()],
-        interrupt: Some(shutdown::listen()?),
-    };
-    let run = lease::Run::begin(Some(lease::Reaper { program: &program, args: &["reaper"] }))?;
+    let launcher = own::launcher()?;
+    let run = lease::Run::begin(Some(launcher.reaper()))?;
     let mut broken = 0;
     for contender in contenders {
         println!("{}", ui.paint("1", &contender.id));

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use crossway_lab::faults::{
     self, FAULTS, Fault, FaultEvent, FaultRecord, FaultSummary, MatrixError, Options, Outcome,
     Remover, Summary, read_faults,
@@ -17,6 +16,7 @@ use crossway_report::units::count;
 use super::Run;
 use crate::args;
 use crate::output;
+use crate::own;
 use crate::progress::Steps;
 use crate::table::{Align, Grid, Tone};
 use crate::ui::{self, Ui};
@@ -103,7 +103,7 @@ fn options(mechanisms: Vec<String>, watch: Duration) -> anyhow::Result<Options> 
     Ok(Options {
         mechanisms,
         watch,
-        program: std::env::current_exe().context("cannot find this program's own file")?,
+        program: own::program()?,
         worker: vec!["fault-worker".to_owned()],
         role: vec!["role".to_owned()],
         interrupt: Some(shutdown::listen()?),

@@ -7,13 +7,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use crossway_lab::agent::AgentProgram;
-use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::{self, Plan};
 use crossway_lab::replay::{AS_FAST_AS_POSSIBLE, Channels};
 use crossway_lab::run::{self, Asker, Folder, Options, RunError, Summary};
-use crossway_lab::shutdown;
 use crossway_records::record::Status;
 use crossway_records::records_io::{read_records, records_so_far};
 use crossway_records::sorting::CollectTree;
@@ -24,6 +22,7 @@ use super::aside;
 use super::faults;
 use super::report::Report;
 use crate::args::{self, AgentArgs, Filters, RUN};
+use crate::own;
 use crate::progress::Progress;
 use crate::ui::{self, Ui};
 use outcome::{GoalCounts, outcome, print_why_skipped};
@@ -233,13 +232,7 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
 /// Runs a plan. The roles and the reaper are further processes that run this program.
 fn measure(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<Summary> {
     let Job { name, filters, out, resume, hosts, agent_program, json: quiet, .. } = job;
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let launcher = Launcher {
-        program: program.clone(),
-        args: vec!["role".to_owned()],
-        interrupt: Some(shutdown::listen()?),
-    };
-    let reaper = Some((program, vec!["reaper".to_owned()]));
+    let launcher = own::launcher()?;
     let options = Options {
         name,
         out,
@@ -249,7 +242,6 @@ fn measure(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<Summary> {
         asker: Asker::Measure,
         hosts,
         agent_program,
-        reaper,
     };
     let mut progress = Progress::new(ui, quiet);
     let summary = run::measure(plan, &options, &launcher, |event| progress.show(&event))?;

@@ -4,12 +4,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use crossway_lab::catalogue;
-use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::Plan;
 use crossway_lab::profile::{Profile as Profiled, ProfileError, profile};
-use crossway_lab::shutdown;
 use crossway_lab::similar::did_you_mean;
 use crossway_report::profile as shown;
 use crossway_report::sheet::Sheet;
@@ -21,6 +19,7 @@ use super::limits::warn_of_others;
 use super::rerun;
 use crate::args;
 use crate::output;
+use crate::own;
 use crate::table::{Align, Grid};
 use crate::ui::{self, Ui};
 
@@ -72,15 +71,9 @@ impl Run for Profile {
         let plans: Vec<Plan> =
             self.cases.iter().map(|case| self.plan(case)).collect::<anyhow::Result<_>>()?;
         output::check(&self.out, "name another file with --out")?;
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
         warn_of_others(Topology::read()?.allowed(), ui)?;
-        let launcher = Launcher {
-            program: program.clone(),
-            args: vec!["role".to_owned()],
-            interrupt: Some(shutdown::listen()?),
-        };
-        let reaper = lease::Reaper { program: &program, args: &["reaper"] };
-        let run = lease::Run::begin(Some(reaper))?;
+        let launcher = own::launcher()?;
+        let run = lease::Run::begin(Some(launcher.reaper()))?;
         let mut profiles = Vec::new();
         for plan in &plans {
             match profile(plan, &launcher, &run) {

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use crossway_lab::agent::AgentProgram;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::plan::Plan;
 use crossway_lab::run::{self, Asker, Options, RunEvent};
@@ -25,22 +24,8 @@ pub(crate) fn run(
     mut each: impl FnMut(&Record, Option<f64>),
 ) -> anyhow::Result<()> {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_crossway"));
-    let launcher = Launcher {
-        program: program.clone(),
-        args: vec!["role".to_owned()],
-        interrupt: Some(shutdown::listen()?),
-    };
-    let options = Options {
-        name: None,
-        out,
-        filters: filters.to_owned(),
-        resume: None,
-        repeat_disturbed: false,
-        asker: Asker::Measure,
-        hosts: None,
-        agent_program: AgentProgram::Usual,
-        reaper: Some((program, vec!["reaper".to_owned()])),
-    };
+    let launcher = Launcher::of(program, Some(shutdown::listen()?));
+    let options = Options { filters: filters.to_owned(), ..Options::new(out, Asker::Measure) };
     let mut measured = |record: &Record| {
         counterpart(record).unwrap_or_else(|error| {
             eprintln!("\n{}: the counterpart: {error:#}", record.case);

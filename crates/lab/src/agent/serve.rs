@@ -74,8 +74,8 @@ fn serve() -> Result<(), AgentError> {
     check_controller(&mut frames)?;
     let program =
         std::env::current_exe().map_err(|e| OsError::new("readlink", "/proc/self/exe", e))?;
-    let run = lease::Run::begin(Some(lease::Reaper { program: &program, args: &["reaper"] }))?;
-    let launcher = Launcher { program, args: vec!["role".to_owned()], interrupt: None };
+    let launcher = Launcher::of(program, None);
+    let run = lease::Run::begin(Some(launcher.reaper()))?;
     let mut agent = Agent {
         out,
         launcher,

@@ -66,9 +66,23 @@ pub struct Options {
     pub hosts: Option<String>,
     /// The program on those hosts.
     pub agent_program: AgentProgram,
-    /// The program that becomes the reaper, and its arguments. Without a reaper, the leases of a killed controller are
-    /// cleaned up only at the next start.
-    pub reaper: Option<(PathBuf, Vec<String>)>,
+}
+
+impl Options {
+    /// The options of a run of all cases without a name of its own, on the hosts of the plan. Disturbed trials are not
+    /// repeated.
+    pub fn new(out: PathBuf, asker: Asker) -> Options {
+        Options {
+            out,
+            filters: Vec::new(),
+            name: None,
+            resume: None,
+            repeat_disturbed: false,
+            asker,
+            hosts: None,
+            agent_program: AgentProgram::Usual,
+        }
+    }
 }
 
 /// Progress of a run, for display.
@@ -141,7 +155,7 @@ pub struct Summary {
     pub interrupted: bool,
 }
 
-/// Runs a plan, or continues an interrupted run.
+/// Runs a plan, or continues an interrupted run. The launcher's program also becomes the reaper.
 pub fn measure(
     plan: &Plan,
     options: &Options,
@@ -160,11 +174,7 @@ pub fn measure(
     if let Some(dir) = &options.resume {
         Folder::check_origin(dir, &Environment::take()?)?;
     }
-    let reaper_args: Vec<&str> =
-        options.reaper.iter().flat_map(|(_, args)| args).map(String::as_str).collect();
-    let reaper = options.reaper.as_ref();
-    let reaper = reaper.map(|(program, _)| lease::Reaper { program, args: &reaper_args });
-    let leases = lease::Run::begin(reaper)?;
+    let leases = lease::Run::begin(Some(launcher.reaper()))?;
     // Before the testbeds, so that a run that another process measures is refused at once.
     let reopened = options.resume.as_deref().map(Folder::reopen).transpose()?;
     let records = match &reopened {

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crossway_advise::{Advice, AdviseError, Bench, Machine, Question, Sources, advise};
-use crossway_lab::agent::AgentProgram;
 use crossway_lab::catalogue;
 use crossway_lab::launcher::Launcher;
 use crossway_lab::run::{Asker, Options, RunError, RunEvent, new_name};
@@ -81,28 +80,16 @@ impl Advise {
                 cause,
             })
         })?;
-        let launcher = Launcher {
-            program: program.clone(),
-            args: vec!["role".to_owned()],
-            interrupt: Some(shutdown::listen().map_err(RunError::Os)?),
-        };
+        let launcher = Launcher::of(program, Some(shutdown::listen().map_err(RunError::Os)?));
         place.begin()?;
-        let out = place.dir.clone();
         let mut progress = Progress::new(ui, quiet);
         let mut seen = false;
         let mut machine = Machine {
             launcher: &launcher,
-            options: Box::new(move || Options {
-                out: out.clone(),
-                filters: Vec::new(),
-                name: None,
-                resume: None,
-                repeat_disturbed: false,
-                asker: Asker::Advise,
+            options: Options {
                 hosts: question.hosts.clone(),
-                agent_program: AgentProgram::Usual,
-                reaper: Some((program.clone(), vec!["reaper".to_owned()])),
-            }),
+                ..Options::new(place.dir.clone(), Asker::Advise)
+            },
             runs: Vec::new(),
             // The answer says what the checks before the stages found. The hosts are shown once and not at every stage.
             tell: Box::new(move |event| match event {

@@ -8,11 +8,8 @@ use anyhow::{Context, bail};
 use crossway_advise::Question;
 use crossway_advise::observed::gain::{Gain, NOT_WORTH};
 use crossway_advise::observed::{Flow, flows};
-use crossway_lab::agent::AgentProgram;
 use crossway_lab::catalogue;
-use crossway_lab::launcher::Launcher;
 use crossway_lab::run::{self, Asker, Options as RunOptions, RunError};
-use crossway_lab::shutdown;
 use crossway_lab::similar::did_you_mean;
 use crossway_observe::recording::{Kinship, Recording};
 use crossway_records::records_io::read_records;
@@ -23,6 +20,7 @@ use crossway_run::wishes::LONGEST_LOOK;
 use toml::Table;
 
 use crate::args;
+use crate::own;
 use crate::progress::Progress;
 use crate::ui::{self, Ui};
 
@@ -195,27 +193,13 @@ impl Observed {
             return Ok(Predicted::Nothing);
         }
         let plan = flow.gain_plan(now, &others, look_us, &self.file)?;
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let launcher = Launcher {
-            program: program.clone(),
-            args: vec!["role".to_owned()],
-            interrupt: Some(shutdown::listen()?),
-        };
+        let launcher = own::launcher()?;
         // Not before an interrupt is heard.
         if !quiet {
             eprintln!("Comparing {now} with {} for {}", others.join(", "), flow.words());
         }
-        let options = RunOptions {
-            out: out.to_owned(),
-            filters: Vec::new(),
-            name: None,
-            resume: None,
-            repeat_disturbed: true,
-            asker: Asker::Advise,
-            hosts: None,
-            agent_program: AgentProgram::Usual,
-            reaper: Some((program, vec!["reaper".to_owned()])),
-        };
+        let options =
+            RunOptions { repeat_disturbed: true, ..RunOptions::new(out.to_owned(), Asker::Advise) };
         let mut progress = Progress::new(ui, quiet);
         let summary = match run::measure(&plan, &options, &launcher, |event| progress.show(&event))
         {

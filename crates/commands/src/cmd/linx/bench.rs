@@ -10,6 +10,7 @@ use crossway_linx::bmark::{self, Client, Figures};
 use serde::Serialize;
 
 use crate::args;
+use crate::own;
 use crate::ui::Ui;
 
 #[derive(clap::Args)]
@@ -130,7 +131,7 @@ impl Drop for Server {
 
 impl Server {
     fn start(dir: &Path, name: &str) -> anyhow::Result<Server> {
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let program = own::program()?;
         let mut command = Command::new(program);
         command.args(["linx", "--dir"]).arg(dir).args(["bench", "--lifeline", "--serve", name]);
         // The server reads this pipe, which closes when this process ends.

@@ -11,6 +11,8 @@ use crossway_run::via::Porter;
 use crossway_sys::proc;
 use crossway_tipc_client::default_path;
 
+use crate::own;
+
 /// What a process that was started for this does.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum Step {
@@ -31,7 +33,7 @@ pub(super) fn start() -> anyhow::Result<String> {
 }
 
 fn step(step: Step) -> anyhow::Result<Command> {
-    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    let own = own::program()?;
     let name = match step {
         Step::Leave => "leave",
         Step::Stay => "stay",

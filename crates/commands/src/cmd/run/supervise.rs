@@ -14,6 +14,8 @@ use crossway_sys::{Errno, proc, start};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
+use crate::own;
+
 /// Runs a program until it ends, and returns its exit code, as a shell does. Programs that it has started and that go on are
 /// left to another process.
 pub(super) fn run(
@@ -74,7 +76,7 @@ fn pass_signals_on(mut signals: Signals, pid: u32) {
 
 /// Leaves the programs that remain to another process, which has the supervisor as its standard input.
 fn leave(supervisor: Supervisor, explain: Option<PathBuf>) -> anyhow::Result<()> {
-    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    let own = own::program()?;
     let mut command = Command::new(own);
     command.args(["run", "--supervise"]).stdin(Stdio::from(supervisor.into_descriptor()));
     // Whoever reads the program's output to its end must not wait for this process.
