@@ -6,9 +6,10 @@ use crossway_tipc_proto::addr::{
 use crossway_tipc_proto::seq::Seq;
 use crossway_tipc_proto::wire::{
     BcastInit, Bundle, Capabilities, ConnManager, ConnManagerKind, DataKind, DataMessage,
-    Discovery, DiscoveryKind, DomainRecord, ErrorCode, Fragment, FragmentKind, Frame, GroupCast,
-    GroupProtocol, GroupProtocolKind, InterfaceName, LinkFields, LinkProtocol, LinkProtocolKind,
-    Message, NameItem, NameMessage, NameSeries, Reset, State, Tunnel, TunnelKind, View,
+    Discovery, DiscoveryKind, DomainRecord, ErrorCode, Fragment, FragmentKind, Frame, GapAckBlocks,
+    GroupCast, GroupProtocol, GroupProtocolKind, InterfaceName, LinkFields, LinkProtocol,
+    LinkProtocolKind, Message, NameItem, NameMessage, NameSeries, Reset, State, Tunnel, TunnelKind,
+    View,
 };
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -167,7 +168,7 @@ proptest! {
                 names.items().count();
             }
             Ok(Frame::Link(LinkProtocol { kind: LinkProtocolKind::State(state), .. })) => {
-                let _ = state.gap_acks();
+                let _ = GapAckBlocks::decode(state.body);
             }
             _ => {}
         }

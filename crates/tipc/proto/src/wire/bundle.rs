@@ -26,9 +26,7 @@ impl<'a> Bundle<'a> {
     /// # Errors
     /// If the header is not 40 bytes long or the type is not 0.
     pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
-        if view.header_len() != super::NAMED_HEADER_LEN {
-            return Err(WireError::HeaderLen);
-        }
+        view.check_header_len()?;
         if view.msg_type() != 0 {
             return Err(WireError::Type(view.msg_type() as u8));
         }

@@ -45,9 +45,7 @@ impl ConnManager {
     /// # Errors
     /// If the header is not 40 bytes long, or the type or error code does not exist.
     pub fn decode(view: &View<'_>) -> Result<Self, WireError> {
-        if view.header_len() != super::NAMED_HEADER_LEN {
-            return Err(WireError::HeaderLen);
-        }
+        view.check_header_len()?;
         let kind = match view.msg_type() {
             0 => ConnManagerKind::Probe,
             1 => ConnManagerKind::ProbeReply,

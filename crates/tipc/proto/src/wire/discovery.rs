@@ -36,8 +36,6 @@ impl Capabilities {
     pub const NAGLE: Self = Self(0x400);
     /// Name updates are sent over the broadcast link.
     pub const NAMED_BCAST: Self = Self(0x800);
-    /// All capabilities announced by Linux 6.1.
-    pub const LINUX_6_1: Self = Self(0xfff);
 
     /// Creates a set from the 13 bits on the wire. Unknown bits are preserved.
     pub const fn from_bits(bits: u16) -> Self {

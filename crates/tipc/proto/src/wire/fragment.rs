@@ -38,9 +38,7 @@ impl<'a> Fragment<'a> {
     /// # Errors
     /// If the header is not 40 bytes long, the type does not exist, or there is no body.
     pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
-        if view.header_len() != super::NAMED_HEADER_LEN {
-            return Err(WireError::HeaderLen);
-        }
+        view.check_header_len()?;
         let kind = match view.msg_type() {
             0 => FragmentKind::First,
             1 => FragmentKind::Middle,

@@ -58,9 +58,7 @@ impl GroupProtocol {
     /// # Errors
     /// If the header is not 40 bytes long or the type does not exist.
     pub fn decode(view: &View<'_>) -> Result<Self, WireError> {
-        if view.header_len() != super::NAMED_HEADER_LEN {
-            return Err(WireError::HeaderLen);
-        }
+        view.check_header_len()?;
         let (high, low) = (view.bits(9, 16, 0xffff) as u16, view.bits(9, 0, 0xffff) as u16);
         let kind = match view.msg_type() {
             0 => GroupProtocolKind::Join { sync: Seq(high), window: low },

@@ -99,6 +99,14 @@ impl<'a> View<'a> {
         self.header_len
     }
 
+    /// Checks that the header is as long as that of nearly all messages of the protocol itself.
+    ///
+    /// # Errors
+    /// [`WireError::HeaderLen`] if it has another length than [`NAMED_HEADER_LEN`](super::NAMED_HEADER_LEN).
+    pub(super) const fn check_header_len(&self) -> Result<(), WireError> {
+        if self.header_len == super::NAMED_HEADER_LEN { Ok(()) } else { Err(WireError::HeaderLen) }
+    }
+
     /// Size of the whole message in bytes.
     pub const fn size(&self) -> usize {
         self.bytes.len()

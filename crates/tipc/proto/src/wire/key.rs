@@ -30,9 +30,7 @@ impl KeyMessage {
     /// If the header is not 40 bytes long, the type or the cipher is not known, or the key does not fill the rest of the
     /// message exactly.
     pub fn decode(view: &View<'_>) -> Result<Self, WireError> {
-        if view.header_len() != super::NAMED_HEADER_LEN {
-            return Err(WireError::HeaderLen);
-        }
+        view.check_header_len()?;
         if view.msg_type() != 0 {
             return Err(WireError::Type(view.msg_type() as u8));
         }

@@ -1,6 +1,5 @@
 //! `LINK_PROTOCOL`: RESET and ACTIVATE bring a link up; STATE supervises it and reports missing packets.
 
-use super::gap_ack::GapAckBlocks;
 use super::header::{HeaderWords, View, WireError};
 use super::user::User;
 use crate::addr::{BearerId, NodeAddr};
@@ -55,16 +54,6 @@ pub struct State<'a> {
     pub bcast_gap: u16,
     /// The body: a gap-ack record if both ends support it, then optionally a monitor record.
     pub body: &'a [u8],
-}
-
-impl State<'_> {
-    /// Decodes the gap-ack record at the start of the body.
-    ///
-    /// # Errors
-    /// The same as for [`GapAckBlocks::decode`].
-    pub fn gap_acks(&self) -> Result<GapAckBlocks, WireError> {
-        GapAckBlocks::decode(self.body).map(|(blocks, _)| blocks)
-    }
 }
 
 /// The kinds of link protocol message.
@@ -123,9 +112,7 @@ impl<'a> LinkProtocol<'a> {
     /// # Errors
     /// If the header is not 40 bytes long, the type does not exist, or RESET or ACTIVATE lacks the interface name.
     pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
-        if view.header_len() != super::NAMED_HEADER_LEN {
-            return Err(WireError::HeaderLen);
-        }
+        view.check_header_len()?;
         let announced = || -> Result<Reset, WireError> {
             let field = view.data().get(..InterfaceName::FIELD_LEN).ok_or(WireError::Truncated)?;
             let max_packet = view.bits(9, 16, 0xffff) as usize * 4;

@@ -73,9 +73,7 @@ impl<'a> NameMessage<'a> {
     /// # Errors
     /// If the header is not 40 bytes long or the type does not exist.
     pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
-        if view.header_len() != super::NAMED_HEADER_LEN {
-            return Err(WireError::HeaderLen);
-        }
+        view.check_header_len()?;
         let withdrawal = match view.msg_type() {
             0 => false,
             1 => true,

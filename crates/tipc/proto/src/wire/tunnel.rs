@@ -42,9 +42,7 @@ impl<'a> Tunnel<'a> {
     /// # Errors
     /// If the header is not 40 bytes long or the type does not exist.
     pub fn decode(view: &View<'a>) -> Result<Self, WireError> {
-        if view.header_len() != super::NAMED_HEADER_LEN {
-            return Err(WireError::HeaderLen);
-        }
+        view.check_header_len()?;
         let kind = match view.msg_type() {
             0 => TunnelKind::Synch,
             1 => TunnelKind::Failover,
