@@ -325,17 +325,6 @@ impl Listener for LinxListener {
     }
 }
 
-/// What signals can do within a host.
-pub(super) fn caps() -> Caps {
-    Caps {
-        max_message: Some(MAX_MESSAGE),
-        in_place: true,
-        waitable_fd: true,
-        can_spin: false,
-        ..Caps::PLAIN
-    }
-}
-
 /// Rejects specs that signals cannot satisfy.
 pub(super) fn check(mechanism: &'static str, spec: &Spec) -> Result<(), OpenError> {
     let why = if spec.max_message > MAX_MESSAGE {
@@ -362,7 +351,13 @@ impl<V: Via> Mechanism for Linx<V> {
     type Listener = LinxListener;
 
     fn caps() -> Caps {
-        caps()
+        Caps {
+            max_message: Some(MAX_MESSAGE),
+            in_place: true,
+            waitable_fd: true,
+            can_spin: false,
+            ..Caps::PLAIN
+        }
     }
 
     fn probe() -> Probe {

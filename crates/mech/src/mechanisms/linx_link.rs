@@ -18,7 +18,7 @@ use crossway_linx::{
 use crossway_sys::{OsError, random};
 use crossway_tipc_client::{KernelSocket, SocketKind};
 
-use super::linx::{Ends, HELLO, LinxRx, LinxTx, caps, check, os};
+use super::linx::{Ends, HELLO, LinxRx, LinxTx, LinxUds, check, os};
 use super::tipc_node;
 use crate::self_test::exchange_a_byte;
 use crate::{
@@ -195,7 +195,7 @@ impl<V: Over> Mechanism for LinxLink<V> {
     type Listener = LinxLinkListener;
 
     fn caps() -> Caps {
-        Caps { crosses_hosts: true, ..caps() }
+        Caps { crosses_hosts: true, ..LinxUds::caps() }
     }
 
     fn probe() -> Probe {
