@@ -13,7 +13,7 @@ use crossway_run::name::Connection;
 use crossway_run::reason::{self, Reason};
 use crossway_run::rendezvous::{self, Offer};
 use crossway_run::wishes::Family;
-use crossway_sys::socket::{self, twin};
+use crossway_sys::socket::{self, internet, twin};
 use crossway_sys::{Errno, proc};
 
 use crate::replacing::{self, Place, Ready};
@@ -36,7 +36,7 @@ pub(crate) fn connect(fd: c_int, to: SocketAddr, real: impl FnOnce() -> c_int) -
     let fresh = table::get(fd);
     // A socket can only be connected to an address of its family.
     let six = to.is_ipv6();
-    let to = twin::plain(to);
+    let to = internet::plain(to);
     let way = match without_errno(|| way(fd, fresh, to, six)) {
         Ok(way) => way,
         Err(why) => {
@@ -119,7 +119,7 @@ fn offer(
     if !table.is_of_this_user() {
         return Err(Some(reason::CHANGED_USER));
     }
-    if !twin::is_own_address(to) {
+    if !internet::is_own_address(to) {
         return Err(Some(reason::ANOTHER_HOST));
     }
     let prepared = Prepared::new(fd, fresh, six, own_alone).map_err(Some)?;
@@ -322,7 +322,7 @@ fn adopt(fd: c_int, find_aside: impl FnOnce((SocketAddr, SocketAddr), u64) -> Op
     let Some((connection, flags)) = connection_of(socket) else { return spin::note(fd) };
     let (own, peer) = connection.seen_from(flags & ACCEPTED != 0);
     let inode = twin::inode(socket);
-    let aside = find_aside((twin::plain(own), twin::plain(peer)), inode);
+    let aside = find_aside((internet::plain(own), internet::plain(peer)), inode);
     let number = aside.map_or(0, |at| {
         if table::get(at).kind() != Kind::Aside {
             table::put(at, Entry::new(Kind::Aside, 0, 0, 0));

@@ -11,7 +11,7 @@ use crossway_run::explain::{self, Program};
 use crossway_run::reason::{self, Reason};
 use crossway_run::via::{self, Agreement, CARRIED, Porter};
 use crossway_sys::poll::{Interest, wait_ready};
-use crossway_sys::socket::{self, twin};
+use crossway_sys::socket::{self, internet, twin};
 
 use crate::replacing::{self, Place, Ready};
 use crate::table::{self, Entry, Kind, SHAPED};
@@ -53,7 +53,7 @@ pub(crate) fn listens(socket: BorrowedFd<'_>) {
 
 /// Whether a connection to this address may travel so.
 pub(crate) fn reaches(to: SocketAddr) -> bool {
-    porter().is_some() && !twin::is_own_address(to)
+    porter().is_some() && !internet::is_own_address(to)
 }
 
 /// A stream to the host of the listening end, and what else a connecting program needs.
@@ -81,7 +81,7 @@ fn own_end(socket: BorrowedFd<'_>, to: SocketAddr, six: bool) -> Option<SocketAd
     if bound.port() != 0 && !bound.ip().is_unspecified() {
         return Some(bound);
     }
-    let ip = twin::own_address_towards(to)?;
+    let ip = internet::own_address_towards(to)?;
     let ip = match ip {
         IpAddr::V4(four) if six => four.to_ipv6_mapped().into(),
         ip => ip,
@@ -134,7 +134,7 @@ pub(crate) fn accepted(fd: c_int, is_nonblocking: bool, is_shaped: bool) -> bool
     let Some(porter) = porter().filter(|_| process::owns_memory()) else { return false };
     let Some(socket) = ffi::borrow(fd) else { return false };
     let Some((own, peer)) = twin::ends(socket) else { return false };
-    if twin::stays_local(own.ip(), peer.ip()) {
+    if internet::stays_local(own.ip(), peer.ip()) {
         return false;
     }
     let Some(stream) = porter.claim(own, peer) else { return false };

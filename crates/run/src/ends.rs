@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crossway_sys::poll::{Interest, wait_ready};
-use crossway_sys::socket::{self, twin};
+use crossway_sys::socket::{self, internet, twin};
 use crossway_sys::{Errno, proc, random};
 
 use crate::name::Connection;
@@ -96,7 +96,7 @@ impl Connecting {
         is_nonblocking: bool,
         place: Option<OwnedFd>,
     ) -> Result<OwnedFd, Reason> {
-        if !twin::stays_local(own.ip(), peer.ip()) {
+        if !internet::stays_local(own.ip(), peer.ip()) {
             return Err(reason::ANOTHER_HOST);
         }
         if !offer.wait(own, peer) {
@@ -169,7 +169,7 @@ pub fn claim(
     peer: SocketAddr,
 ) -> Option<Claim<'_>> {
     let network = twin::network(socket).ok()?;
-    if !twin::stays_local(own.ip(), peer.ip()) {
+    if !internet::stays_local(own.ip(), peer.ip()) {
         return None;
     }
     let limit = patience(ANNOUNCED);

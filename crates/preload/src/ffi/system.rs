@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::net::SocketAddr;
 
+use crossway_sys::socket::internet;
 use libc::{sockaddr, socklen_t};
 
 use super::{events, lent, real};
@@ -53,25 +54,12 @@ pub(super) unsafe fn internet_address(
     pointer: *const sockaddr,
     len: socklen_t,
 ) -> Option<SocketAddr> {
-    if pointer.is_null() || (len as usize) < size_of::<libc::sockaddr_in>() {
+    if pointer.is_null() {
         return None;
     }
-    // SAFETY: long enough for the family, and for the structure of the family that is read.
-    unsafe {
-        match c_int::from(pointer.cast::<u16>().read_unaligned()) {
-            libc::AF_INET => {
-                let four = pointer.cast::<libc::sockaddr_in>().read_unaligned();
-                let ip = std::net::Ipv4Addr::from(u32::from_be(four.sin_addr.s_addr));
-                Some(SocketAddr::new(ip.into(), u16::from_be(four.sin_port)))
-            }
-            libc::AF_INET6 if len as usize >= size_of::<libc::sockaddr_in6>() => {
-                let six = pointer.cast::<libc::sockaddr_in6>().read_unaligned();
-                let ip = std::net::Ipv6Addr::from(six.sin6_addr.s6_addr);
-                Some(SocketAddr::new(ip.into(), u16::from_be(six.sin6_port)))
-            }
-            _ => None,
-        }
-    }
+    let len = (len as usize).min(size_of::<libc::sockaddr_in6>());
+    // SAFETY: readable, as guaranteed by the caller.
+    internet::address_of(unsafe { std::slice::from_raw_parts(pointer.cast(), len) })
 }
 
 /// Writes as much of an address as fits to the program's buffer, and its full length to `len`. The error is that of getsockname.
@@ -83,42 +71,20 @@ pub(super) unsafe fn give_address(
     to: *mut sockaddr,
     len: *mut socklen_t,
 ) -> Result<(), c_int> {
-    let give = |raw: *const u8, full: usize| {
-        if !lent::is_writable(len, 1) {
-            return Err(libc::EFAULT);
-        }
-        // SAFETY: readable.
-        let room = unsafe { len.read_unaligned() }.cast_signed();
-        let room = usize::try_from(room).map_err(|_| libc::EINVAL)?.min(full);
-        if !lent::is_writable(to.cast::<u8>(), room) {
-            return Err(libc::EFAULT);
-        }
-        // SAFETY: both are writable, and `raw` is readable for `full` bytes.
-        unsafe {
-            std::ptr::copy_nonoverlapping(raw, to.cast(), room);
-            len.write_unaligned(full as socklen_t);
-        }
-        Ok(())
-    };
-    match address {
-        SocketAddr::V4(four) => {
-            let raw = libc::sockaddr_in {
-                sin_family: libc::AF_INET as u16,
-                sin_port: four.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from(*four.ip()).to_be() },
-                sin_zero: [0; 8],
-            };
-            give((&raw const raw).cast(), size_of_val(&raw))
-        }
-        SocketAddr::V6(six) => {
-            let raw = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as u16,
-                sin6_port: six.port().to_be(),
-                sin6_flowinfo: 0,
-                sin6_addr: libc::in6_addr { s6_addr: six.ip().octets() },
-                sin6_scope_id: six.scope_id(),
-            };
-            give((&raw const raw).cast(), size_of_val(&raw))
-        }
+    let raw = internet::raw_address(address);
+    if !lent::is_writable(len, 1) {
+        return Err(libc::EFAULT);
     }
+    // SAFETY: readable.
+    let room = unsafe { len.read_unaligned() }.cast_signed();
+    let room = usize::try_from(room).map_err(|_| libc::EINVAL)?.min(raw.len());
+    if !lent::is_writable(to.cast::<u8>(), room) {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: both are writable.
+    unsafe {
+        std::ptr::copy_nonoverlapping(raw.as_ptr(), to.cast(), room);
+        len.write_unaligned(raw.len() as socklen_t);
+    }
+    Ok(())
 }

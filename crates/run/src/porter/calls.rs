@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossway_sys::sock_diag::{self, Transport};
-use crossway_sys::socket::twin;
+use crossway_sys::socket::internet;
 use crossway_sys::{Errno, poll};
 use crossway_tipc_client::protocol::control::HALF_CLOSE;
 use crossway_tipc_client::{Address, Patience, Socket, SocketKind};
@@ -70,7 +70,7 @@ impl Porter {
         }
         let Some(ends) = greeting[4..].first_chunk() else { return };
         let (connecting, listening) = via::decode_ends(ends);
-        if !self.expects(listening) || !twin::is_own_address(listening) {
+        if !self.expects(listening) || !internet::is_own_address(listening) {
             return;
         }
         if stream.set_option_by_number(HALF_CLOSE, 1).is_err() {

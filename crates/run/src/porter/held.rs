@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use crossway_sys::sock_diag::{self, Transport};
-use crossway_sys::socket::twin;
+use crossway_sys::socket::internet;
 use crossway_tipc_client::Socket;
 
 use super::{Porter, lock};
@@ -49,8 +49,8 @@ impl Held {
     pub(super) fn is_here(&self, table: &[sock_diag::InetSocket]) -> Option<bool> {
         let mut entries = table.iter();
         let entry = entries.find(|socket| {
-            twin::plain(socket.local) == self.listening
-                && twin::plain(socket.remote) == self.connecting
+            internet::plain(socket.local) == self.listening
+                && internet::plain(socket.remote) == self.connecting
         });
         // What no program has accepted has no file.
         entry.map(|socket| socket.inode != 0)

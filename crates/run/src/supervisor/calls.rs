@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crossway_sys::Errno;
-use crossway_sys::socket::{self, twin};
+use crossway_sys::socket::{self, internet, twin};
 use crossway_sys::supervision::{self, Call};
 
 use super::moving::{Accepted, Attempt};
@@ -78,7 +78,7 @@ impl Site {
         let len = usize::try_from(call.arguments[2]).ok()?.min(ADDRESS_MAX);
         let mut raw = [0; ADDRESS_MAX];
         self.supervisor.read(call, call.arguments[1], &mut raw[..len]).ok()?;
-        let to = twin::address_of(&raw[..len])?;
+        let to = internet::address_of(&raw[..len])?;
         let socket = self.descriptor(call)?;
         if ends::connection_of(&socket).is_some() {
             self.supervisor.answer(call, Err(Errno::ISCONN));
@@ -88,7 +88,7 @@ impl Site {
             return None;
         }
         let table = self.table()?;
-        let plain = twin::plain(to);
+        let plain = internet::plain(to);
         let own = std::process::id();
         let Some((listener, _)) = table.find_listener(own, plain.port()) else {
             if plain.ip().is_loopback() {
@@ -194,7 +194,7 @@ impl Site {
         let mut len = [0; 4];
         self.supervisor.read(call, len_at, &mut len)?;
         let room = usize::try_from(i32::from_ne_bytes(len)).map_err(|_| Errno::INVAL)?;
-        let raw = twin::raw_address(address);
+        let raw = internet::raw_address(address);
         self.supervisor.write(call, to, &raw[..raw.len().min(room)])?;
         self.supervisor.write(call, len_at, &(raw.len() as u32).to_ne_bytes())
     }

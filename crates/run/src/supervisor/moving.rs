@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{OwnedFd, RawFd};
 
 use crossway_sys::Errno;
-use crossway_sys::socket::{self, twin};
+use crossway_sys::socket::{self, internet, twin};
 use crossway_sys::supervision::{self, Call};
 
 use super::calls::{explain, explain_moved};
@@ -36,7 +36,7 @@ impl Attempt {
         if !alone::is_of_this_user(self.pid) {
             return Err(reason::CHANGED_USER);
         }
-        if !twin::is_own_address(twin::plain(self.to)) {
+        if !internet::is_own_address(internet::plain(self.to)) {
             return Err(reason::ANOTHER_HOST);
         }
         self.is_nonblocking = twin::waits_plainly(&self.socket).ok_or(reason::RAISES_SIGNALS)?;
@@ -49,7 +49,7 @@ impl Attempt {
 
     /// Connects, moves the connection if the other end accepts it in time, and answers the call.
     pub(super) fn run(self, site: &Site, table: &Table) {
-        let plain = twin::plain(self.to);
+        let plain = internet::plain(self.to);
         let offered = Connecting::new(&self.socket, self.to.is_ipv6()).and_then(|offered| {
             let offer = table.announce(self.listener, plain.port(), offered.note());
             Ok((offered, offer.ok_or(reason::NO_PLACE)?))

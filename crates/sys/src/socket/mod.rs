@@ -15,6 +15,7 @@ use rustix::net::{
 
 use crate::OsError;
 
+pub mod internet;
 mod option;
 mod transfer;
 pub mod twin;

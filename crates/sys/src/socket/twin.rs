@@ -1,7 +1,7 @@
 //! What one end of a UNIX stream pair needs to take the place of one end of a TCP connection.
 
 use std::mem::ManuallyDrop;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,6 +10,7 @@ use rustix::io::{DupFlags, Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, ipproto};
 
+use super::internet::plain;
 use crate::error::last_errno;
 
 /// SO_NETNS_COOKIE (asm-generic/socket.h), since Linux 5.14.
@@ -103,19 +104,9 @@ pub fn ends(fd: impl AsFd) -> Option<(SocketAddr, SocketAddr)> {
     Some((own_end(fd)?, SocketAddr::try_from(peer).ok().map(plain)?))
 }
 
-/// The address without IPv6's way to write IPv4 addresses.
-pub fn plain(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
 /// The port that a socket is bound to; `None` if it is not an Internet socket.
 pub fn local_port(fd: impl AsFd) -> Option<u16> {
     SocketAddr::try_from(rustix::net::getsockname(fd).ok()?).ok().map(|a| a.port())
-}
-
-/// Whether a connection between these two addresses stays within the host.
-pub fn stays_local(one: IpAddr, other: IpAddr) -> bool {
-    one == other || (one.is_loopback() && other.is_loopback())
 }
 
 /// Whether the descriptor is non-blocking; `None` if signals are sent for it (O_ASYNC, or an owner for SIGURG).
@@ -278,39 +269,6 @@ pub fn connect_as(fd: impl AsFd, to: SocketAddr) -> Result<(), Errno> {
     rustix::net::connect(fd, &to)
 }
 
-/// An address as the kernel writes it to a program's memory (sockaddr_in, sockaddr_in6).
-pub fn raw_address(address: SocketAddr) -> Vec<u8> {
-    let port = address.port().to_be_bytes();
-    match address {
-        SocketAddr::V4(four) => {
-            let family = (libc::AF_INET as u16).to_ne_bytes();
-            [&family[..], &port, &four.ip().octets(), &[0; 8]].concat()
-        }
-        SocketAddr::V6(six) => {
-            let family = (libc::AF_INET6 as u16).to_ne_bytes();
-            let flow = six.flowinfo().to_ne_bytes();
-            [&family[..], &port, &flow, &six.ip().octets(), &six.scope_id().to_ne_bytes()].concat()
-        }
-    }
-}
-
-/// The address that a program has written so; `None` if it is too short or of another family.
-pub fn address_of(raw: &[u8]) -> Option<SocketAddr> {
-    let port = u16::from_be_bytes(*raw.get(2..)?.first_chunk()?);
-    match i32::from(u16::from_ne_bytes(*raw.first_chunk()?)) {
-        libc::AF_INET if raw.len() >= 16 => {
-            let ip = std::net::Ipv4Addr::from(*raw[4..].first_chunk::<4>()?);
-            Some(SocketAddr::new(ip.into(), port))
-        }
-        libc::AF_INET6 if raw.len() >= 28 => {
-            let number = |at: usize| Some(u32::from_ne_bytes(*raw[at..].first_chunk()?));
-            let ip = std::net::Ipv6Addr::from(*raw[8..].first_chunk::<16>()?);
-            Some(std::net::SocketAddrV6::new(ip, port, number(4)?, number(24)?).into())
-        }
-        _ => None,
-    }
-}
-
 /// A copy of a descriptor whose number is at least `from`.
 ///
 /// # Errors
@@ -357,46 +315,9 @@ pub fn is_six(fd: impl AsFd) -> bool {
     sockopt::socket_domain(fd) == Ok(AddressFamily::INET6)
 }
 
-/// Whether an address is one of this host's. For any but a loopback address, this asks the kernel which own address it would use
-/// to reach it.
-pub fn is_own_address(address: SocketAddr) -> bool {
-    address.ip().is_loopback()
-        || address.ip().is_unspecified()
-        || own_address_towards(address) == Some(address.ip())
-}
-
-/// The own address by which the kernel would reach another one; `None` if it cannot be reached.
-pub fn own_address_towards(address: SocketAddr) -> Option<IpAddr> {
-    // Connecting a datagram socket sends nothing.
-    let asks = super::inet(super::Inet::Udp, address).ok()?;
-    super::connect(&asks, &address.into()).ok()?;
-    SocketAddr::try_from(rustix::net::getsockname(asks).ok()?).ok().map(|own| own.ip())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn own_addresses_are_told_from_others() {
-        let of = |text: &str| text.parse().unwrap();
-        assert!(is_own_address(of("127.0.0.1:1")) && is_own_address(of("[::1]:1")));
-        // An address for documentation.
-        assert!(!is_own_address(of("192.0.2.1:1")));
-        let others = crate::addresses::own_addresses().unwrap();
-        assert!(others.into_iter().all(|ip| is_own_address(SocketAddr::new(ip, 1))));
-    }
-
-    #[test]
-    fn addresses_survive_their_raw_form() {
-        for text in ["127.0.0.1:80", "[fe80::1%7]:65535"] {
-            let address: SocketAddr = text.parse().unwrap();
-            let raw = raw_address(address);
-            assert_eq!(address_of(&raw), Some(address));
-            assert_eq!(address_of(&raw[..raw.len() - 1]), None);
-        }
-        assert_eq!(address_of(&[0; 28]), None);
-    }
 
     #[test]
     fn a_stream_takes_over_what_was_set_on_the_connection() {
