@@ -21,7 +21,7 @@ use serde::{Serialize, Serializer};
 
 use super::Sources;
 use super::candidate::{Candidate, Field, RuledOut, may_spin};
-use super::figure::GoalVerdict;
+use super::figure::JudgedGoal;
 use super::judge::{CONFIDENT, Choice, Judged, choose, judge};
 use super::looking::{self, Looking};
 use super::objection::{NoChoice, Objection};
@@ -51,7 +51,7 @@ pub struct Compared {
     /// Whether the ends may block but hardly slept; each of them then kept a CPU busy, as spinning ends do.
     pub kept_awake: bool,
     /// Whether each goal of the question is met.
-    pub goals: Vec<GoalVerdict>,
+    pub goals: Vec<JudgedGoal>,
     /// Why the trials do not decide whether the candidate reaches the stated rate, in words; `None` if they decide it,
     /// or if no rate was stated.
     pub open_rate: Option<String>,

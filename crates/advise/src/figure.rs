@@ -22,9 +22,9 @@ impl std::fmt::Display for Short {
     }
 }
 
-/// The verdict on a goal for a candidate.
+/// A goal as judged for a candidate, and from what: `met` is what `crossway_records::goals` says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct GoalVerdict {
+pub struct JudgedGoal {
     /// The goal in words.
     pub goal: String,
     /// The figure, in the goal's unit.
@@ -61,7 +61,7 @@ pub struct GoalVerdict {
     pub open: Option<Open>,
 }
 
-/// Minimum number of trials with enough samples from which [`GoalVerdict::none_meets_from`] is concluded.
+/// Minimum number of trials with enough samples from which [`JudgedGoal::none_meets_from`] is concluded.
 const SHOWN_BY: usize = 3;
 
 /// The trials with too few samples for a percentile.
@@ -133,13 +133,13 @@ pub enum Open {
     FewSamples,
 }
 
-impl GoalVerdict {
+impl JudgedGoal {
     pub(super) fn of(
         what: &str,
         most: f64,
         unit: &'static str,
         measured: Option<Estimate>,
-    ) -> GoalVerdict {
+    ) -> JudgedGoal {
         let goal = goal(what, most, unit);
         // The size of buffers does not vary between trials.
         let few = |f: &Estimate| f.n < TRIALS_AT_LEAST && unit != "bytes";
@@ -155,7 +155,7 @@ impl GoalVerdict {
         };
         let far_beyond = measured.is_some_and(|f| few(&f) && f.low > most * FAR_BEYOND);
         let (of_maxima, lacking, largest, medians) = (false, None, None, None);
-        GoalVerdict {
+        JudgedGoal {
             goal,
             measured,
             unit,
@@ -180,16 +180,16 @@ impl GoalVerdict {
         unit: &'static str,
         measured: Option<Estimate>,
         good: &[f64],
-    ) -> GoalVerdict {
-        let verdict = GoalVerdict { far_beyond: false, ..Self::of(what, most, unit, measured) };
+    ) -> JudgedGoal {
+        let verdict = JudgedGoal { far_beyond: false, ..Self::of(what, most, unit, measured) };
         let Some(largest) = good.iter().copied().reduce(f64::max) else {
             let open = measured.map_or(Open::NotMeasured, |_| Open::NoGoodTrial);
-            return GoalVerdict { met: None, open: Some(open), ..verdict };
+            return JudgedGoal { met: None, open: Some(open), ..verdict };
         };
         let trials = measured.map_or(0, |f| f.n).min(good.len());
         let met = goals::of_maximum(largest, trials, most).met();
         let open = met.is_none().then_some(Open::FewTrials);
-        GoalVerdict { largest: Some(largest), met, open, ..verdict }
+        JudgedGoal { largest: Some(largest), met, open, ..verdict }
     }
 
     /// The verdict in words.
@@ -298,7 +298,7 @@ impl GoalVerdict {
         most: f64,
         unit: &'static str,
         latencies: &Percentiles,
-    ) -> GoalVerdict {
+    ) -> JudgedGoal {
         let Percentiles { exact, maxima, medians, samples, needed, measure_ms } = latencies;
         let lacking = (!maxima.is_empty()).then(|| Lacking {
             trials: maxima.len(),
@@ -316,7 +316,7 @@ impl GoalVerdict {
             let verdict = Self::of(what, most, unit, Estimate::of(exact));
             let within = medians.is_some_and(|f| f.low <= most);
             let by_samples = verdict.met == Some(false) && *needed > 1 && within;
-            return GoalVerdict { lacking, by_samples, ..verdict };
+            return JudgedGoal { lacking, by_samples, ..verdict };
         }
         let all: Vec<f64> = exact.iter().chain(maxima).copied().collect();
         let mut verdict = Self::of(what, most, unit, Estimate::of(&all));
@@ -336,7 +336,7 @@ impl GoalVerdict {
         let enough = exact.len() >= SHOWN_BY && all.len() >= TRIALS_AT_LEAST;
         let none_meets = enough && verdict.met.is_none() && all.iter().all(|us| *us > most);
         let none_meets_from = none_meets.then_some(least);
-        GoalVerdict { of_maxima: true, lacking, medians, none_meets_from, ..verdict }
+        JudgedGoal { of_maxima: true, lacking, medians, none_meets_from, ..verdict }
     }
 
     /// The figure that decides the goal, as a multiple of the limit; 1 if nothing was measured.

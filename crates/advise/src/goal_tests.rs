@@ -1,7 +1,7 @@
 //! Tests of how goals and the stated rate decide an answer, and of what the answer says about them.
 
 use super::candidate::Known;
-use super::figure::GoalVerdict;
+use super::figure::JudgedGoal;
 use super::question::Question;
 use super::tests::UNPINNED;
 use super::*;
@@ -39,7 +39,7 @@ fn answer(text: &str, records: &[Record]) -> Advice {
     answered(text, records, false)
 }
 
-fn goal<'a>(advice: &'a Advice, candidate: &str) -> &'a GoalVerdict {
+fn goal<'a>(advice: &'a Advice, candidate: &str) -> &'a JudgedGoal {
     &advice.compared.iter().find(|c| c.candidate == candidate).expect("compared").goals[0]
 }
 

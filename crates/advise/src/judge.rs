@@ -11,7 +11,7 @@ use mix::{Mix, Row};
 
 use super::belief::within;
 use super::candidate::Candidate;
-use super::figure::GoalVerdict;
+use super::figure::JudgedGoal;
 use super::property::{Property, Wish};
 use super::question::{Percentile, Question};
 use super::trials::{SurveyPart, Trial};
@@ -114,7 +114,7 @@ pub fn judge<'a>(
     let latencies: Vec<f64> = latency_rows.iter().filter_map(|row| row.largest(latency)).collect();
     let cpus = means(&rows, cpu);
     let times = means(&rows, Figure::MessageRate);
-    let mut goals: Vec<GoalVerdict> = question
+    let mut goals: Vec<JudgedGoal> = question
         .goals
         .latency_us
         .iter()
@@ -124,9 +124,9 @@ pub fn judge<'a>(
                 let largest: Vec<f64> = rows.iter().filter_map(|row| row.largest(us)).collect();
                 let good: Vec<f64> = mix.trials().filter(|t| t.counts()).filter_map(us).collect();
                 let name = percentile.name();
-                return GoalVerdict::of_largest(name, most, "us", Estimate::of(&largest), &good);
+                return JudgedGoal::of_largest(name, most, "us", Estimate::of(&largest), &good);
             }
-            GoalVerdict::of_percentiles(percentile.name(), most, "us", &mix.percentiles(percentile))
+            JudgedGoal::of_percentiles(percentile.name(), most, "us", &mix.percentiles(percentile))
         })
         .collect();
     if let Some(most) = question.goals.cpu_percent {
@@ -142,14 +142,14 @@ pub fn judge<'a>(
             Some((cpu_ns / per_message_ns * 100.0).max(at_least))
         };
         let percent: Vec<f64> = rows.iter().filter_map(percent_of).collect();
-        goals.push(GoalVerdict::of("CPU", most, "%", Estimate::of(&percent)));
+        goals.push(JudgedGoal::of("CPU", most, "%", Estimate::of(&percent)));
     }
     if let Some(most) = question.goals.memory_bytes {
         let bytes: Vec<f64> = rows
             .iter()
             .filter_map(|row| row.largest(|t| t.buffer_bytes(&candidate.caps)))
             .collect();
-        goals.push(GoalVerdict::of("buffers", most as f64, "bytes", Estimate::of(&bytes)));
+        goals.push(JudgedGoal::of("buffers", most as f64, "bytes", Estimate::of(&bytes)));
     }
     let mut cases: Vec<String> = mix.trials().map(|t| t.case.clone()).collect();
     let mut runs: Vec<String> = mix.trials().map(|t| t.run.clone()).collect();
@@ -273,7 +273,7 @@ impl Choice<'_> {
     /// stated rate and every measured goal are decided, except goals that only longer trials could decide.
     pub fn is_settled(&self) -> bool {
         // Further trials that are as short cannot cure a lack of samples.
-        let open = |g: &GoalVerdict| g.met.is_none() && g.measured.is_some() && !g.lacks_samples();
+        let open = |g: &JudgedGoal| g.met.is_none() && g.measured.is_some() && !g.lacks_samples();
         self.is_certain()
             && !self.chosen.goals.iter().any(open)
             && self.chosen.open_rate().is_none()
@@ -315,7 +315,7 @@ fn at_equal_evidence(judged: &[Judged]) -> Vec<&Judged> {
     }
     let missed = |at: usize| judged.iter().any(|j| j.goals.get(at).is_some_and(|g| g.by_samples));
     admissible.retain(|j| {
-        let lacks = |(at, goal): (usize, &GoalVerdict)| goal.lacks_samples() && missed(at);
+        let lacks = |(at, goal): (usize, &JudgedGoal)| goal.lacks_samples() && missed(at);
         !j.goals.iter().enumerate().any(lacks)
     });
     admissible

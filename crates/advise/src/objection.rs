@@ -7,7 +7,7 @@ use crossway_records::testbed::Share;
 use crossway_sys::Obstacle;
 use serde::Serialize;
 
-use super::figure::{GoalVerdict, Short};
+use super::figure::{JudgedGoal, Short};
 use super::judge::TwoWays;
 use super::property::{Property, Wish};
 
@@ -92,7 +92,7 @@ pub enum Objection {
 
 impl Objection {
     /// That the trials make it unlikely that an undecided goal is met; `None` if they do not.
-    pub(super) fn of_unlikely(goal: &GoalVerdict) -> Option<Objection> {
+    pub(super) fn of_unlikely(goal: &JudgedGoal) -> Option<Objection> {
         let shown = match (goal.none_meets_from, goal.lacking) {
             _ if goal.far_beyond => goal.shown(),
             (Some(least), Some(l)) => format!(
@@ -107,7 +107,7 @@ impl Objection {
     }
 
     /// That a goal is missed; `None` if it is met or undecided.
-    pub(super) fn of_goal(goal: &GoalVerdict) -> Option<Objection> {
+    pub(super) fn of_goal(goal: &JudgedGoal) -> Option<Objection> {
         if goal.met != Some(false) {
             return None;
         }

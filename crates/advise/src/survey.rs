@@ -20,7 +20,7 @@ use variations::variations;
 
 use super::AdviseError;
 use super::candidate::Candidate;
-use super::figure::GoalVerdict;
+use super::figure::JudgedGoal;
 use super::judge::{CONFIDENT, Judged, LATEST_TRIALS, Setting, choose, choose_of_all, judge};
 use super::looking::{LOOKING_TRIALS, lookers};
 use super::question::{Question, Site};
@@ -311,7 +311,7 @@ impl Surveyor<'_> {
     /// `time`.
     fn longer(&self, of: &[&Judged], candidates: usize, time: Duration) -> Option<(u64, u32)> {
         let goals = of.iter().flat_map(|j| &j.goals);
-        let ms = goals.filter_map(GoalVerdict::longer_ms).max()?;
+        let ms = goals.filter_map(JudgedGoal::longer_ms).max()?;
         let trials = self.affordable_of(candidates, time, ms).min(LAST_TRIALS);
         (trials as usize >= TRIALS_AT_LEAST).then_some((ms, trials))
     }

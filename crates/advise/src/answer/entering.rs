@@ -71,7 +71,7 @@ pub(super) fn enter_choice(
         advice.prefer_runner_up_if = prefer_if(question, chosen, other);
     }
     let remedy = remedy(sources, advice.foreign);
-    let undecided: Vec<&GoalVerdict> = chosen.goals.iter().filter(|g| g.met.is_none()).collect();
+    let undecided: Vec<&JudgedGoal> = chosen.goals.iter().filter(|g| g.met.is_none()).collect();
     for goal in undecided {
         let label = chosen.candidate.label();
         advice.notes.push(match goal.measured {

@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn judged(exact: &[f64], maxima: &[f64], median: f64) -> GoalVerdict {
+fn judged(exact: &[f64], maxima: &[f64], median: f64) -> JudgedGoal {
     let medians = vec![median; exact.len() + maxima.len()];
     let (exact, maxima) = (exact.to_vec(), maxima.to_vec());
     let (samples, needed, measure_ms) = (600, 1_000, Some(1_300));
     let latencies = Percentiles { exact, maxima, medians, samples, needed, measure_ms };
-    GoalVerdict::of_percentiles("p99", 500.0, "us", &latencies)
+    JudgedGoal::of_percentiles("p99", 500.0, "us", &latencies)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn more_largest_samples_beyond_a_limit_than_chance_allows_miss_it() {
         maxima.resize(trials, 400.0);
         let (medians, samples, needed) = (vec![30.0; trials], 80, 1_000);
         let short = Percentiles { maxima, medians, samples, needed, ..Percentiles::default() };
-        GoalVerdict::of_percentiles("p99", 500.0, "us", &short)
+        JudgedGoal::of_percentiles("p99", 500.0, "us", &short)
     };
     assert_eq!(of(12, 19).met, None);
     assert_eq!(of(5, 5).met, None, "too few trials");

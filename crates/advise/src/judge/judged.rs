@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::candidate::Candidate;
-use super::super::figure::{GoalVerdict, Short};
+use super::super::figure::{JudgedGoal, Short};
 use super::super::objection::Objection;
 use super::super::property::{Property, Wish};
 use super::super::question::Question;
@@ -33,7 +33,7 @@ pub struct Judged {
     /// CPU time of all ends and of servers between them, per message, nanoseconds.
     pub cpu: Option<Estimate>,
     /// Verdicts on the goals.
-    pub goals: Vec<GoalVerdict>,
+    pub goals: Vec<JudgedGoal>,
     /// Fraction of the stated rate that was achieved; in a mix of sizes, by the size that falls furthest short. `None`
     /// if no rate was stated.
     pub share_of_rate: Option<Estimate>,
@@ -157,7 +157,7 @@ impl Judged {
             return f64::INFINITY;
         }
         let rate = self.missed_share().map_or(1.0, |s| (RATE_REACHED / s.max(1e-9)).max(1.0));
-        self.goals.iter().map(GoalVerdict::excess).fold(rate, f64::max)
+        self.goals.iter().map(JudgedGoal::excess).fold(rate, f64::max)
     }
 
     /// Number of the question's preferences that the candidate satisfies, minus the number that it violates. Ends that
