@@ -61,9 +61,9 @@ fn check(socket: BorrowedFd<'_>, fresh: Entry) -> Result<bool, Reason> {
         return Err("a child process has the socket, too");
     }
     for (flag, why) in [
-        (COPIED, "there are copies of the descriptor"),
+        (COPIED, reason::COPIED),
         (UNKNOWN_WATCH, "the socket was registered with several epoll instances"),
-        (SPECIAL, "the socket has an option that only TCP provides"),
+        (SPECIAL, reason::ONLY_TCP),
     ] {
         if fresh.has(flag) {
             return Err(why);

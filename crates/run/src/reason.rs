@@ -18,6 +18,10 @@ pub const NOBODY_EXPECTS: Reason =
     "no program that runs with crossway run --via tipc listens there";
 /// The socket has an owner to whom the kernel sends signals.
 pub const RAISES_SIGNALS: Reason = "the socket raises signals";
+/// An option, set before the connection, to which a UNIX stream has no counterpart.
+pub const ONLY_TCP: Reason = "the socket has an option that only TCP provides";
+/// Another descriptor of the socket would not be moved.
+pub const COPIED: Reason = "there are copies of the descriptor";
 /// A non-blocking connect goes on.
 pub const NOT_AT_ONCE: Reason = "the connection was not established at once";
 /// The socket has no peer any more.

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use crossway_sys::proc;
 
-use crate::reason::Reason;
+use crate::reason::{self, Reason};
 
 /// A program with more descriptors is not examined: it would take too long.
 const MOST_DESCRIPTORS: usize = 2048;
@@ -53,7 +53,7 @@ fn examine(pid: u32, own: Option<RawFd>, inode: u64) -> Result<(), Reason> {
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         let number = entry.file_name().to_str().and_then(|number| number.parse().ok());
         if target.as_os_str() == &*name && (own.is_none() || number != own) {
-            return Err("there are copies of the descriptor");
+            return Err(reason::COPIED);
         }
         if target.as_os_str() == "anon_inode:[eventpoll]"
             && let Some(number) = number

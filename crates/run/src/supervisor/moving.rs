@@ -41,7 +41,7 @@ impl Attempt {
         }
         self.is_nonblocking = twin::waits_plainly(&self.socket).ok_or(reason::RAISES_SIGNALS)?;
         if twin::is_special(&self.socket) {
-            return Err("the socket has an option that only TCP provides");
+            return Err(reason::ONLY_TCP);
         }
         alone::check(self.pid, self.fd, twin::inode(&self.socket))?;
         Ok(self)
