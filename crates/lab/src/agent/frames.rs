@@ -1,7 +1,5 @@
-//! Transfers messages as frames of JSON over byte streams. Each frame begins with its length, a 32-bit big-endian
-//! number. Reading never waits for the rest of a frame, so that a connection that stalls in mid-frame does not block
-//! others. Every frame ends with a line feed, because some command prefixes forward only whole lines (Slurm does this
-//! with the output of its jobs).
+//! Transfers messages as frames of JSON over byte streams. Reading never waits for the rest of a frame, so that a
+//! connection that stalls in mid-frame does not block others.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -11,7 +9,7 @@ use crossway_sys::OsError;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::greeting;
-use crate::control::{ControlError, LONGEST};
+use crate::control::{self, ControlError};
 
 const READ_BYTES: usize = 64 << 10;
 
@@ -52,17 +50,12 @@ impl Frames {
     /// Removes and returns the next message; `None` if none is complete yet.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ControlError> {
         let rest = &self.bytes[self.taken..];
-        let Some((length, body)) = rest.split_at_checked(4) else { return Ok(None) };
-        let length = length.iter().fold(0, |n, &byte| n << 8 | usize::from(byte));
-        if length > LONGEST {
-            return Err(ControlError::Nonsense(format!(
-                "its length of {length} bytes exceeds the maximum of {LONGEST}"
-            )));
-        }
+        let Some((length, body)) = rest.split_first_chunk() else { return Ok(None) };
+        let length = control::body_len(*length)?;
         let Some(body) = body.get(..length) else { return Ok(None) };
-        let message = serde_json::from_slice(body);
+        let message = control::message(body);
         self.taken += 4 + length;
-        message.map(Some).map_err(|e| ControlError::Nonsense(e.to_string()))
+        message.map(Some)
     }
 
     /// Removes and returns the first line, including its line feed. If more bytes than the longest greeting were
@@ -84,14 +77,8 @@ impl Frames {
 
 /// Sends a message.
 pub(crate) fn send(mut to: &File, what: &impl Serialize) -> Result<(), ControlError> {
-    let mut body = serde_json::to_vec(what).map_err(|e| ControlError::Nonsense(e.to_string()))?;
-    body.push(b'\n');
-    let mut frame = (body.len() as u32).to_be_bytes().to_vec();
-    frame.extend(body);
-    to.write_all(&frame).map_err(|e| match e.kind() {
-        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ControlError::Closed,
-        _ => OsError::new("write", "control stream", e).into(),
-    })
+    to.write_all(&control::frame(what)?)
+        .map_err(|e| control::gone(OsError::new("write", "control stream", e)))
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ pub use crossway_loops::{
 
 pub use act::{Act, ActResult, ReportedError};
 pub use offers::{OfferText, offers_from_text, offers_to_text};
-pub(crate) use wire::LONGEST;
 pub use wire::{ControlError, Wire};
+pub(crate) use wire::{body_len, frame, gone, message};
 
 /// An order from the controller to a role. Each is answered by one [`Answer`].
 #[derive(Clone, Debug, Serialize, Deserialize)]

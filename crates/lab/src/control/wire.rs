@@ -7,7 +7,7 @@ use crossway_sys::{OsError, fdpass};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Maximum message length in bytes; the time stamps of an exchange trial need the most.
-pub(crate) const LONGEST: usize = 64 << 20;
+const LONGEST: usize = 64 << 20;
 
 /// Errors of the control channel.
 #[derive(Debug, thiserror::Error)]
@@ -59,9 +59,7 @@ impl Wire {
         what: &impl Serialize,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(), ControlError> {
-        let body = serde_json::to_vec(what).map_err(|e| ControlError::Nonsense(e.to_string()))?;
-        let mut frame = (body.len() as u32).to_be_bytes().to_vec();
-        frame.extend(body);
+        let frame = frame(what)?;
         if !self.passes_fds {
             if !fds.is_empty() {
                 return Err(ControlError::NoDescriptors);
@@ -83,17 +81,9 @@ impl Wire {
         let mut fds = Vec::new();
         let mut length = [0; 4];
         self.read_exactly(&mut length, &mut fds)?;
-        let length = u32::from_be_bytes(length) as usize;
-        if length > LONGEST {
-            return Err(ControlError::Nonsense(format!(
-                "its length of {length} bytes exceeds the maximum of {LONGEST}"
-            )));
-        }
-        let mut body = vec![0; length];
+        let mut body = vec![0; body_len(length)?];
         self.read_exactly(&mut body, &mut fds)?;
-        let what =
-            serde_json::from_slice(&body).map_err(|e| ControlError::Nonsense(e.to_string()))?;
-        Ok((what, fds))
+        Ok((message(&body)?, fds))
     }
 
     fn read_exactly(
@@ -120,7 +110,34 @@ impl Wire {
     }
 }
 
-fn gone(error: OsError) -> ControlError {
+/// A message as a frame of JSON, which begins with its length, a 32-bit big-endian number. It ends with a line feed, because
+/// some command prefixes forward only whole lines (Slurm does this with the output of its jobs).
+pub(crate) fn frame(what: &impl Serialize) -> Result<Vec<u8>, ControlError> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, what).map_err(|e| ControlError::Nonsense(e.to_string()))?;
+    frame.push(b'\n');
+    let len = (frame.len() - 4) as u32;
+    frame[..4].copy_from_slice(&len.to_be_bytes());
+    Ok(frame)
+}
+
+/// The length of a frame's body, from what the frame begins with.
+pub(crate) fn body_len(begin: [u8; 4]) -> Result<usize, ControlError> {
+    match u32::from_be_bytes(begin) as usize {
+        length if length > LONGEST => Err(ControlError::Nonsense(format!(
+            "its length of {length} bytes exceeds the maximum of {LONGEST}"
+        ))),
+        length => Ok(length),
+    }
+}
+
+/// The message in a frame's body.
+pub(crate) fn message<T: DeserializeOwned>(body: &[u8]) -> Result<T, ControlError> {
+    serde_json::from_slice(body).map_err(|e| ControlError::Nonsense(e.to_string()))
+}
+
+/// What an error of sending or receiving means.
+pub(crate) fn gone(error: OsError) -> ControlError {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
     match error.source.kind() {
         BrokenPipe | ConnectionReset => ControlError::Closed,
