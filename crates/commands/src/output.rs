@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use crossway_sys::error::RAISE_FILE_SIZE;
 use crossway_sys::{Errno, whole_file};
 use serde::Serialize;
 
@@ -57,7 +58,7 @@ fn filled(
 fn explained(error: anyhow::Error, path: &Path, remedy: &str) -> anyhow::Error {
     let errnos = || error.chain().filter_map(|e| e.downcast_ref::<io::Error>()?.raw_os_error());
     let remedy = if errnos().any(|errno| Errno::from_raw_os_error(errno) == Errno::FBIG) {
-        "the limit of a file's size (RLIMIT_FSIZE) is too low; raise it: ulimit -f unlimited"
+        RAISE_FILE_SIZE
     } else {
         remedy
     };

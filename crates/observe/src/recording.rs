@@ -96,9 +96,7 @@ impl RecordingError {
         let remedy = match source.kind() {
             std::io::ErrorKind::StorageFull => "free some space, or record to another disk",
             std::io::ErrorKind::NotFound => "name a folder in a directory that exists",
-            std::io::ErrorKind::FileTooLarge => {
-                "the limit of a file's size (RLIMIT_FSIZE) is too low; raise it: ulimit -f unlimited"
-            }
+            std::io::ErrorKind::FileTooLarge => crossway_sys::error::RAISE_FILE_SIZE,
             _ => "name a folder in a directory that you may write to",
         };
         RecordingError::Write { path: path.to_owned(), source, remedy, has_events }

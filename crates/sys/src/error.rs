@@ -37,6 +37,10 @@ impl OsError {
 pub const RAISE_PROCESSES: &str = "a limit is reached; raise that of this user's processes and threads (`ulimit -u`, or pids.max of the \
      container or service) or, if there is one, that of memory (`ulimit -v`, `ulimit -d`)";
 
+/// What helps if a file would become larger than this process may make one.
+pub const RAISE_FILE_SIZE: &str =
+    "the limit of a file's size (RLIMIT_FSIZE) is too low; raise it: ulimit -f unlimited";
+
 /// Shows an I/O error; if a limit of this process caused it, names the limit.
 #[derive(Debug)]
 pub struct Explained<'a>(pub &'a io::Error);

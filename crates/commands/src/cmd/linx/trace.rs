@@ -6,13 +6,9 @@ use std::time::{Duration, Instant};
 
 use crossway_linx::Error;
 use crossway_linx::trace::{MOST_PAYLOAD, Trace};
-use crossway_report::units::count;
 
-use crate::pcap::{self, LinkType, Output};
+use crate::pcap::{self, Capture, LinkType};
 use crate::ui::{Interrupts, Ui};
-
-/// Size in bytes at which a batch of records is written to the file. A batch contains only whole records.
-const BATCH_BYTES: usize = 1 << 20;
 
 /// Time limit, after the end of a trace, for writing the records that the node reported before the end.
 const DRAINS_WITHIN: Duration = Duration::from_secs(1);
@@ -46,13 +42,10 @@ impl TraceTo {
     pub(super) fn run(self, dir: &Path, ui: &Ui) -> anyhow::Result<ExitCode> {
         let interrupts = Interrupts::catch()?;
         let mut trace = Trace::start(dir, self.payload)?;
-        let mut out = Output::create(&self.file)?;
+        let mut capture = Capture::create(&self.file, LinkType::User0, ["record", "records"])?;
         let end = self.seconds.and_then(|s| Instant::now().checked_add(Duration::from_secs(s)));
-        out.write(&pcap::file_header(LinkType::User0), 0)?;
-        let mut written = 0;
-        let mut batch = Vec::new();
         let mut stops_at = None;
-        while self.count.is_none_or(|count| written < count) {
+        while self.count.is_none_or(|count| capture.written < count) {
             if stops_at.is_none()
                 && (interrupts.any() || end.is_some_and(|end| end <= Instant::now()))
             {
@@ -64,62 +57,40 @@ impl TraceTo {
             }
             match trace.try_next() {
                 Ok(Some(record)) => {
-                    pcap::append(record.at_ns, record.bytes, record.whole_len, &mut batch);
-                    written += 1;
-                    if batch.len() < BATCH_BYTES {
-                        continue;
-                    }
+                    capture.take(|batch| {
+                        pcap::append(record.at_ns, record.bytes, record.whole_len, batch);
+                    })?;
                 }
                 Ok(None) if stops_at.is_some() => break,
-                Ok(None) if batch.is_empty() => {
+                Ok(None) if capture.is_flushed() => {
                     // Wait only briefly, so that a signal that has just arrived is noticed soon.
                     let soon = Instant::now() + Duration::from_millis(100);
                     trace.wait(Some(end.map_or(soon, |end| end.min(soon))))?;
-                    continue;
                 }
-                Ok(None) => {}
+                Ok(None) => capture.flush()?,
                 Err(Error::NodeGone) => {
-                    out.write(&batch, written)?;
-                    anyhow::bail!(
-                        "the LINX node at {} ended; {} written to {}",
-                        dir.display(),
-                        records(written),
-                        self.file.display()
-                    );
+                    capture.flush()?;
+                    anyhow::bail!("the LINX node at {} ended; {}", dir.display(), capture.so_far());
                 }
                 Err(error) => return Err(error.into()),
             }
-            out.write(&batch, written)?;
-            batch.clear();
         }
-        out.write(&batch, written)?;
-        self.report(ui, &trace, written)?;
+        capture.flush()?;
+        self.report(ui, &trace, &capture)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn report(&self, ui: &Ui, trace: &Trace, written: u64) -> anyhow::Result<()> {
+    fn report(&self, ui: &Ui, trace: &Trace, capture: &Capture<'_>) -> anyhow::Result<()> {
         let (lost, invalid) = (trace.lost(), trace.invalid());
-        let to_stdout = self.file == Path::new("-");
-        if self.json && !to_stdout {
+        if self.json && !capture.is_on_stdout() {
             return ui.print_json(&serde_json::json!({
-                "file": self.file, "records": written, "lost_records": lost, "invalid_records": invalid,
+                "file": self.file, "records": capture.written, "lost_records": lost, "invalid_records": invalid,
             }));
         }
-        if to_stdout {
-            eprintln!("{} written to standard output", records(written));
-        } else {
-            eprintln!("{} written to {}", records(written), self.file.display());
-        }
-        if lost > 0 {
-            eprintln!("{} lost: the output could not be written fast enough", records(lost));
-        }
+        capture.tell(lost);
         if invalid > 0 {
-            eprintln!("{} left out: not well-formed", records(invalid));
+            eprintln!("{} left out: not well-formed", capture.counted(invalid));
         }
         Ok(())
     }
-}
-
-fn records(n: u64) -> String {
-    count(n as usize, "record", "records")
 }
