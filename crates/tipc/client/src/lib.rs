@@ -25,6 +25,8 @@ pub use address::{Address, Scope, ServiceRange, SocketAddress};
 pub use crossway_sys::Errno;
 pub use crossway_sys::patience::Patience;
 pub use crossway_sys::tipc_option::SocketOption;
+#[doc(hidden)]
+pub use daemon::{Greeted, greet};
 pub use daemon::{SOCKET_VARIABLE, default_path};
 pub use error::Error;
 pub use group::Group;

@@ -14,13 +14,12 @@ use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossway_sys::poll::{Interest, wait_ready};
-use crossway_sys::socket::{self, SocketType};
+use crossway_sys::socket;
 use crossway_sys::words::{SharedWords, WatchedWords};
 use crossway_sys::{Errno, fdpass, records};
-use crossway_tipc_client::Error;
-use crossway_tipc_client::protocol::control::{Reader, Request, VERSION_MISMATCH, Welcome};
-use crossway_tipc_client::protocol::refusal::Refusal;
-use crossway_tipc_client::protocol::{VERSION, epoch, slot, traffic};
+use crossway_tipc_client::protocol::control::Request;
+use crossway_tipc_client::protocol::{epoch, slot, traffic};
+use crossway_tipc_client::{Error, Greeted, greet};
 
 use crate::ffi;
 use crate::process::{self, Own};
@@ -267,42 +266,12 @@ fn connection(own: &Own) -> Result<c_int, Error> {
 
 fn connect(own: &Own) -> Result<c_int, Error> {
     let path = path();
-    let fd = socket::unix(SocketType::Seqpacket)?;
-    socket::connect(&fd, &socket::path_address(path)?).map_err(|errno| match errno {
-        Errno::ACCESS | Errno::PERM => Error::NotPermitted { path: path.clone() },
-        errno => Error::NoDaemon { path: path.clone(), source: errno.into() },
-    })?;
+    let Greeted { control: fd, welcome, slots, epochs } = greet(path)?;
     let gone = |what| Error::DaemonGone { path: path.clone(), what };
-    let hello = Request::Hello { version: VERSION };
-    let _ = socket::send(&fd, hello.head().bytes(), false);
-    // A program that is refused receives its answer without having sent anything. If tipcd closed the connection without reading the hello,
-    // that error is reported first, and the answer follows.
-    let answer = match receive(fd.as_fd()) {
-        Err(ENDED) => receive(fd.as_fd()),
-        answer => answer,
-    };
-    let (errno, mut answer) = answer.map_err(gone)?;
-    let (slots, epochs) = (answer.fds.pop(), answer.fds.pop());
-    let mut reader = Reader::new(answer.bytes());
-    match errno {
-        0 => {}
-        VERSION_MISMATCH => {
-            let theirs = reader.u32().and_then(|v| u16::try_from(v).ok()).unwrap_or(0);
-            return Err(Error::Version { path: path.clone(), ours: VERSION, theirs });
-        }
-        errno => {
-            let why = Refusal::from_errno(errno);
-            return Err(Error::TurnedAway { path: path.clone(), why });
-        }
-    }
-    let welcome = Welcome::decode(&mut reader).ok_or_else(|| gone("sent an invalid answer"))?;
-    let maps = epochs.zip(slots).and_then(|(slots, epochs)| {
-        let region = map_region(slots, welcome.slots)?;
-        let epochs = EPOCHS.place(epochs, |fd| WatchedWords::open(fd, epoch::COUNT).ok())?;
-        Some((region, epochs as u64))
-    });
+    let region = map_region(slots, welcome.slots);
+    let epochs = EPOCHS.place(epochs, |fd| WatchedWords::open(fd, epoch::COUNT).ok());
     let (region, epochs) =
-        maps.ok_or_else(|| gone("answered without passing its shared memory"))?;
+        region.zip(epochs).ok_or_else(|| gone("passed shared memory that cannot be used"))?;
     let on_its_way = exchange(fd.as_fd(), &Request::Traffic, &[], None).map_err(gone)?;
     let words = on_its_way
         .1
@@ -315,7 +284,7 @@ fn connect(own: &Own) -> Result<c_int, Error> {
     let fd = ffi::copy_high(low).inspect(|_| ffi::close_really(low)).unwrap_or(low);
     HIDDEN_COOKIE.store(cookie, Ordering::Relaxed);
     HIDDEN.store(fd, Ordering::Relaxed);
-    EPOCHS_NOW.store(epochs, Ordering::Release);
+    EPOCHS_NOW.store(epochs as u64, Ordering::Release);
     // A tipcd that has no descriptor left for this delivers a little later than a kernel.
     TRAFFIC_NOW.store(words.map_or(0, |place| place + 1), Ordering::Release);
     own.region.store(region + 1, Ordering::Relaxed);

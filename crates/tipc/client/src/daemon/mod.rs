@@ -83,40 +83,11 @@ impl Daemon {
     }
 
     fn connect(path: &Path) -> Result<Self, Error> {
-        let fd = socket::unix(SocketType::Seqpacket)?;
-        let address = socket::path_address(path)
-            .map_err(|_| Error::call("the tipcd's socket", path.display(), Errno::NAMETOOLONG))?;
-        socket::connect(&fd, &address).map_err(|errno| match errno {
-            Errno::ACCESS | Errno::PERM => Error::NotPermitted { path: path.to_owned() },
-            errno => Error::NoDaemon { path: path.to_owned(), source: errno.into() },
-        })?;
-        let gone = |what| Error::DaemonGone { path: path.to_owned(), what };
-        let turned_away = |why| Error::TurnedAway { path: path.to_owned(), why };
-        let (errno, mut answer) = say_hello(&fd)
-            .map_err(|what| if what == ENDED { turned_away(None) } else { gone(what) })?;
-        let mut reader = Reader::new(&answer.bytes);
-        match errno {
-            0 => {}
-            VERSION_MISMATCH => {
-                let theirs = reader.u32().and_then(|v| u16::try_from(v).ok()).unwrap_or(0);
-                return Err(Error::Version { path: path.to_owned(), ours: VERSION, theirs });
-            }
-            errno => {
-                if let Some(why) = Refusal::from_errno(errno) {
-                    return Err(turned_away(Some(why)));
-                }
-                let errno = Errno::from_raw_os_error(errno);
-                return Err(Error::call("connect", path.display(), errno));
-            }
-        }
-        let welcome = Welcome::decode(&mut reader).ok_or_else(|| gone("sent an invalid answer"))?;
-        let (Some(epochs), Some(slots)) = (answer.fds.pop(), answer.fds.pop()) else {
-            return Err(gone("answered without passing its shared memory"));
-        };
+        let Greeted { control, welcome, slots, epochs } = greet(path)?;
         Ok(Self {
             path: path.to_owned(),
             pid: std::process::id(),
-            control: Mutex::new(Control::new(fd)),
+            control: Mutex::new(Control::new(control)),
             slots: SharedWords::open(slots, welcome.slots as usize * slot::WORDS)?,
             epochs: WatchedWords::open(epochs, epoch::COUNT)?,
             lane_after: welcome.lane_after,
@@ -203,6 +174,59 @@ impl Daemon {
             self.lock().forget(token);
         }
     }
+}
+
+/// A control connection that a tipcd has accepted, and what it has passed.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Greeted {
+    /// The connection.
+    pub control: OwnedFd,
+    /// What the tipcd has said.
+    pub welcome: Welcome,
+    /// The memory with the slots of the sockets that are opened through the connection.
+    pub slots: OwnedFd,
+    /// The memory with the epochs.
+    pub epochs: OwnedFd,
+}
+
+/// Connects to the tipcd at `path`.
+///
+/// # Errors
+/// The reason why it cannot be used.
+#[doc(hidden)]
+pub fn greet(path: &Path) -> Result<Greeted, Error> {
+    let fd = socket::unix(SocketType::Seqpacket)?;
+    let address = socket::path_address(path)
+        .map_err(|_| Error::call("the tipcd's socket", path.display(), Errno::NAMETOOLONG))?;
+    socket::connect(&fd, &address).map_err(|errno| match errno {
+        Errno::ACCESS | Errno::PERM => Error::NotPermitted { path: path.to_owned() },
+        errno => Error::NoDaemon { path: path.to_owned(), source: errno.into() },
+    })?;
+    let gone = |what| Error::DaemonGone { path: path.to_owned(), what };
+    let turned_away = |why| Error::TurnedAway { path: path.to_owned(), why };
+    let (errno, mut answer) = say_hello(&fd)
+        .map_err(|what| if what == ENDED { turned_away(None) } else { gone(what) })?;
+    let mut reader = Reader::new(&answer.bytes);
+    match errno {
+        0 => {}
+        VERSION_MISMATCH => {
+            let theirs = reader.u32().and_then(|v| u16::try_from(v).ok()).unwrap_or(0);
+            return Err(Error::Version { path: path.to_owned(), ours: VERSION, theirs });
+        }
+        errno => {
+            if let Some(why) = Refusal::from_errno(errno) {
+                return Err(turned_away(Some(why)));
+            }
+            let errno = Errno::from_raw_os_error(errno);
+            return Err(Error::call("connect", path.display(), errno));
+        }
+    }
+    let welcome = Welcome::decode(&mut reader).ok_or_else(|| gone("sent an invalid answer"))?;
+    let (Some(epochs), Some(slots)) = (answer.fds.pop(), answer.fds.pop()) else {
+        return Err(gone("answered without passing its shared memory"));
+    };
+    Ok(Greeted { control: fd, welcome, slots, epochs })
 }
 
 /// Sends the first request and waits for the answer. An error of the send is ignored: a tipcd that refuses a program
