@@ -12,7 +12,8 @@
 # make uninstall remove them
 # make dist      build what is published: the static program, man pages, completions, checksums (dist/)
 # make dist-test use the published program where nothing else is installed
-# make test-arm64 run the program and its tests on arm64, in an emulated machine, and measure between it and this one
+# make test-arm64 run the program and its tests on arm64, in an emulated machine, and measure between it and this one;
+#                test-armv7 and test-riscv64 do so on these
 # make test-kernels the tests of guests, mechanisms and TIPC again on Debian's kernels under QEMU; long if they are emulated
 # make deb       build Debian packages around the published program; make deb-test uses them in a new root
 
@@ -46,7 +47,7 @@ VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: measure build test test-long quick check bench bench-against bench-run fidelity predict loom miri install install-built install-program uninstall dist dist-test test-arm64 test-kernels deb deb-test clean
+.PHONY: measure build test test-long quick check bench bench-against bench-run fidelity predict loom miri install install-built install-program uninstall dist dist-test test-arm64 test-armv7 test-riscv64 test-kernels deb deb-test clean
 
 measure: build
 	$(TARGET)/release/crossway measure $(PLAN)
@@ -162,7 +163,6 @@ dist:
 dist-test:
 	scripts/dist-test.sh $(PUBLISHED)
 
-# FLAVOUR=arm64-16k boots a kernel with pages of 16 KiB (see scripts/arm64.sh).
 # Kernels for the guests of these tests.
 KERNELS ?= 6.12 6.12-rt
 # What runs in guests: their own tests, the mechanisms that this machine's kernel lacks, TIPC's sockets, and both TIPCs together.
@@ -177,9 +177,10 @@ test-kernels:
 	    CROSSWAY_GUEST_KERNEL=$$kernel $(CARGO) test --locked --no-fail-fast $(IN_GUESTS) -- --test-threads=2; \
 	done
 
-test-arm64:
-	scripts/setup.sh arm64
-	scripts/arm64.sh
+# FLAVOUR=arm64-16k boots a kernel with pages of 16 KiB, PARTS=... runs less (see scripts/emulated.sh).
+test-arm64 test-armv7 test-riscv64: test-%:
+	scripts/setup.sh $*
+	scripts/emulated.sh $*
 
 deb:
 	scripts/deb.sh $(PUBLISHED)

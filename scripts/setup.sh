@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what Crossway needs on Debian or Ubuntu: scripts/setup.sh build|test|arm64|bench|predict
+# Installs what Crossway needs on Debian or Ubuntu: scripts/setup.sh build|test|arm64|armv7|riscv64|bench|predict
 #
 #   build   the packages needed to compile and to measure
 #   test    the programs that the tests use: namespaces, guests, tshark, Chromium, stress-ng ...
-#   arm64   the emulator and the cross compiler of scripts/arm64.sh
+#   arm64, armv7, riscv64   the emulator and the cross compiler of scripts/emulated.sh
 #   bench   the public tools that `make bench` compares with
 #   predict the programs whose gain `make predict` predicts
 #
@@ -32,9 +32,14 @@ case $(uname -m) in
   x86_64) test_wants+=(qemu-system-x86_64:qemu-system-x86) ;;
   aarch64) test_wants+=(qemu-system-aarch64:qemu-system-arm) ;;
 esac
-arm64_wants=(
-  qemu-system-aarch64:qemu-system-arm aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu
-  /usr/aarch64-linux-gnu/lib/libc.a:libc6-dev-arm64-cross cpio:cpio depmod:kmod xz:xz-utils ip:iproute2 unshare:util-linux
+arm64_wants=(qemu-system-aarch64:qemu-system-arm aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu
+  /usr/aarch64-linux-gnu/lib/libc.a:libc6-dev-arm64-cross)
+armv7_wants=(qemu-system-arm:qemu-system-arm arm-linux-gnueabihf-gcc:gcc-arm-linux-gnueabihf
+  /usr/arm-linux-gnueabihf/lib/libc.a:libc6-dev-armhf-cross)
+riscv64_wants=(qemu-system-riscv64:qemu-system-misc /usr/share/qemu/opensbi-riscv64-generic-fw_dynamic.bin:opensbi
+  riscv64-linux-gnu-gcc:gcc-riscv64-linux-gnu /usr/riscv64-linux-gnu/lib/libc.a:libc6-dev-riscv64-cross)
+emulated_wants=(
+  cpio:cpio depmod:kmod xz:xz-utils ip:iproute2 unshare:util-linux
   python3:python3 /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 )
 bench_wants=(sockperf:sockperf iperf3:iperf3 redis-server:redis-server redis-benchmark:redis-tools
@@ -130,7 +135,9 @@ case ${1:-} in
         say "cargo $part is missing: rustup component add $part"; exit 1; }
     done ;;
   predict) provide needs "${build_needs[@]}"; provide wants "${predict_wants[@]}" ;;
-  arm64) provide needs "${build_needs[@]}"; provide wants "${arm64_wants[@]}"; rust ;;
+  arm64 | armv7 | riscv64)
+    declare -n machine_wants=$1_wants
+    provide needs "${build_needs[@]}"; provide wants "${machine_wants[@]}" "${emulated_wants[@]}"; rust ;;
   bench) provide needs "${build_needs[@]}"; provide wants "${bench_wants[@]}"; rust ;;
-  *) say "usage: scripts/setup.sh build|test|arm64|bench|predict"; exit 2 ;;
+  *) say "usage: scripts/setup.sh build|test|arm64|armv7|riscv64|bench|predict"; exit 2 ;;
 esac

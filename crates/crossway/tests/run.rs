@@ -108,9 +108,10 @@ fn build(name: &str, dir: &Path) -> Option<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/run");
     let program = dir.join(name);
     let mut compiler = match name {
-        "talk-c" => {
+        "static" | "dynamic" => {
             let mut cc = Command::new("cc");
-            cc.args(["-static", "-Wall", "-Wextra", "-Werror"]).arg(sources.join("talk.c"));
+            cc.args(["-Wall", "-Wextra", "-Werror"]).arg(sources.join("talk.c"));
+            cc.args((name == "static").then_some("-static"));
             cc
         }
         _ => {
@@ -123,7 +124,7 @@ fn build(name: &str, dir: &Path) -> Option<PathBuf> {
         Ok(output) if output.status.success() => Some(program),
         Ok(output) => panic!("{compiler:?}: {}", String::from_utf8_lossy(&output.stderr)),
         Err(_) => {
-            let needed = if name == "talk-c" { "gcc" } else { "golang" };
+            let needed = if name == "go" { "golang" } else { "gcc" };
             eprintln!("SKIP {name}: no compiler; install {needed}");
             None
         }
@@ -186,31 +187,16 @@ impl Drop for Server {
     }
 }
 
-/// Answers one connection with what it has sent.
-const ECHO: &str = "
-import socket
-listener = socket.create_server(('127.0.0.1', 0))
-print(listener.getsockname()[1], flush=True)
-conn, _ = listener.accept()
-got = b''
-while part := conn.recv(100):
-    got += part
-conn.sendall(got)
-";
-
+/// A dynamic program that answers one connection with what it has sent.
 fn echo(site: &Site, is_moved: bool) -> Option<(Server, String)> {
-    let python = Path::new("/usr/bin/python3");
-    if !python.exists() {
-        eprintln!("SKIP static programs: {} is missing; install python3", python.display());
-        return None;
-    }
-    Some(Server::start(site.program(is_moved, python, &["-c", ECHO])))
+    let program = build("dynamic", site.0.path())?;
+    Some(Server::start(site.program(is_moved, &program, &["serve"])))
 }
 
 #[test]
 fn a_static_program_is_moved_and_observes_the_same() {
     let site = Site::new();
-    let Some(talk) = build("talk-c", site.0.path()) else { return };
+    let Some(talk) = build("static", site.0.path()) else { return };
     let run = |is_moved: bool| {
         let (server, port) = echo(&site, is_moved)?;
         let said = text(site.program(is_moved, &talk, &["talk", &port]).output().unwrap());
@@ -227,7 +213,7 @@ fn a_static_program_is_moved_and_observes_the_same() {
 #[test]
 fn programs_in_go_are_moved() {
     let site = Site::new();
-    let Some(talk) = build("talk-go", site.0.path()) else { return };
+    let Some(talk) = build("go", site.0.path()) else { return };
     let run = |server: bool, client: bool| {
         let (server, port) = Server::start(site.program(server, &talk, &["serve", "3"]));
         let talk = || text(site.program(client, &talk, &["talk", &port]).output().unwrap());
@@ -249,7 +235,7 @@ fn programs_in_go_are_moved() {
 #[test]
 fn a_supervised_program_ends_as_it_would_alone() {
     let site = Site::new();
-    let Some(talk) = build("talk-c", site.0.path()) else { return };
+    let Some(talk) = build("static", site.0.path()) else { return };
     let code = |arguments: &[&str]| site.program(true, &talk, arguments).status().unwrap().code();
     assert_eq!(code(&["exit", "0"]), Some(0));
     assert_eq!(code(&["exit", "3"]), Some(3));

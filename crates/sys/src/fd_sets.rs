@@ -25,7 +25,7 @@ impl FdSets {
             places,
             saved: [const { MaybeUninit::uninit() }; 3],
             // The kernel reads and writes whole words.
-            bytes: bits.div_ceil(64) * 8,
+            bytes: bits.div_ceil(usize::BITS as usize) * size_of::<usize>(),
         };
         // SAFETY: guaranteed by the caller; a set of the C library is as large as the saved one.
         unsafe { sets.copy(|place, saved, bytes| saved.copy_from_nonoverlapping(place, bytes)) };
@@ -106,6 +106,14 @@ mod tests {
             sets.restore();
             assert!(libc::FD_ISSET(64, &set));
         }
+        // What follows the last word that the kernel reads is not the set's.
+        let mut words = [1_usize, 2];
+        // SAFETY: a word has as many bits.
+        let mut short = unsafe { FdSets::of([words.as_mut_ptr().cast(), nothing, nothing], 1) };
+        words = [3, 4];
+        // SAFETY: as above, and the set is still there.
+        unsafe { short.restore() };
+        assert_eq!(words, [1, 4]);
         // SAFETY: the set is larger than what is kept of it.
         let few = unsafe { FdSets::of([nothing, &raw mut set, nothing], 2000) };
         assert!(!few.are_whole());

@@ -75,6 +75,7 @@ pub mod supervision;
 pub mod sysv;
 pub mod sysv_queue;
 pub mod text_file;
+pub mod time64;
 pub mod timerfd;
 pub mod tipc;
 pub mod tipc_option;

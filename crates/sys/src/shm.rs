@@ -172,11 +172,22 @@ impl Mapping {
 
     /// Maps the first `len` bytes of `fd` without faulting them in.
     pub(crate) fn lazily(fd: impl AsFd, len: usize, writable: bool) -> Result<Mapping, OsError> {
+        Self::lazily_from(fd, 0, len, writable)
+    }
+
+    /// The same from an offset on, which may lie beyond every address.
+    pub(crate) fn lazily_from(
+        fd: impl AsFd,
+        offset: u64,
+        len: usize,
+        writable: bool,
+    ) -> Result<Mapping, OsError> {
         let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: the address is left to the kernel, so no existing mapping is replaced.
-        let start =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }
-                .map_err(|e| OsError::new("mmap", format!("{len} bytes of shared memory"), e))?;
+        let start = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, fd, offset)
+        }
+        .map_err(|e| OsError::new("mmap", format!("{len} bytes of shared memory"), e))?;
         let start = NonNull::new(start.cast()).expect("the kernel maps nothing at address 0");
         Ok(Mapping { start, len })
     }
@@ -195,7 +206,7 @@ impl Mapping {
     }
 
     /// Reserves an address range without access; pieces are mapped into it later.
-    pub(crate) fn reserve(len: usize) -> Result<Mapping, OsError> {
+    fn reserve(len: usize) -> Result<Mapping, OsError> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: the address is left to the kernel, so no existing mapping is replaced.
         let start = unsafe {
@@ -208,18 +219,32 @@ impl Mapping {
 
     /// Reserves an address range in which the byte at `offset`, a multiple of the page size, has an
     /// address that is a multiple of `alignment`.
-    fn reserve_aligned(len: usize, offset: usize, alignment: usize) -> Result<Mapping, OsError> {
+    pub(crate) fn reserve_aligned(
+        len: usize,
+        offset: usize,
+        alignment: usize,
+    ) -> Result<Mapping, OsError> {
         let wide = Mapping::reserve(len + alignment)?;
-        let start = wide.start.as_ptr();
-        let before = (start.addr() + offset).next_multiple_of(alignment) - offset - start.addr();
-        let parts = [(0, before), (before + len, alignment - before)];
-        std::mem::forget(wide);
-        for (at, len) in parts.into_iter().filter(|(_, len)| *len > 0) {
-            // SAFETY: a part of the range reserved above that is not kept.
+        let start = wide.start.as_ptr().addr();
+        let before = (start + offset).next_multiple_of(alignment) - offset - start;
+        Ok(wide.part(before, len))
+    }
+
+    /// Unmaps everything but a part, which begins and ends at a page.
+    ///
+    /// # Panics
+    /// If the part lies outside the mapping.
+    pub fn part(self, offset: usize, len: usize) -> Mapping {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "beyond the mapping");
+        let start = self.start.as_ptr();
+        let others = [(0, offset), (offset + len, self.len - offset - len)];
+        std::mem::forget(self);
+        for (at, len) in others.into_iter().filter(|(_, len)| *len > 0) {
+            // SAFETY: within the range of the mapping, which is not used as such any more.
             let _ = unsafe { rustix::mm::munmap(start.wrapping_add(at).cast(), len) };
         }
-        let start = NonNull::new(start.wrapping_add(before)).expect("within the reserved range");
-        Ok(Mapping { start, len })
+        let start = NonNull::new(start.wrapping_add(offset)).expect("within the mapping");
+        Mapping { start, len }
     }
 
     /// Writes to every page without changing its content, also while another process writes there.

@@ -31,6 +31,8 @@ const OWN_ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
     Some(0xc000_00b7)
 } else if cfg!(target_arch = "riscv64") {
     Some(0xc000_00f3)
+} else if cfg!(target_arch = "arm") {
+    Some(0x4000_0028)
 } else {
     None
 };

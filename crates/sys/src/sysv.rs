@@ -8,7 +8,13 @@ use rustix::io::Errno;
 use crate::OsError;
 use crate::clock::timespec;
 use crate::error::last_errno;
-use crate::shm::Mapping;
+use crate::shm::{Mapping, page_len};
+
+/// A segment is attached at multiples of this number of bytes (SHMLBA): a page, or four on ARM with 32 bits, where some
+/// processors find bytes in their caches by the lowest bits of the address.
+pub fn granule() -> usize {
+    if cfg!(target_arch = "arm") { 4 * page_len() } else { page_len() }
+}
 
 /// A shared-memory segment, identified by its id. It exists until it has been removed and every process has detached
 /// it.
@@ -52,10 +58,11 @@ impl Segment {
         self.id
     }
 
-    /// Attaches segments one after the other and faults them in. Their lengths must be multiples of the page size; a
+    /// Attaches segments one after the other and faults them in. Their lengths must be multiples of [`granule`]; a
     /// segment may appear several times.
     pub fn attach_in_a_row(segments: &[Segment]) -> Result<Mapping, OsError> {
-        let mapping = Mapping::reserve(segments.iter().map(|s| s.len).sum())?;
+        let len = segments.iter().map(|s| s.len).sum();
+        let mapping = Mapping::reserve_aligned(len, 0, granule())?;
         let mut at = mapping.start().as_ptr();
         for segment in segments {
             // SAFETY: the target lies within the range just reserved, which nothing else uses; `open` and `create`
@@ -151,15 +158,16 @@ mod tests {
     fn a_removed_segment_can_be_attached_while_another_holds_it() {
         let key = lease::fresh_key();
         let held = lease::hold(Resource::SysvShm { key }).unwrap();
-        let segment = Segment::create(key, 8192).unwrap();
+        let len = 2 * granule();
+        let segment = Segment::create(key, len).unwrap();
         let a = Segment::attach_in_a_row(&[segment, segment]).unwrap();
         held.release();
-        let again = Segment::open(segment.id(), 8192).unwrap();
-        assert!(Segment::open(segment.id(), 8193).is_err());
+        let again = Segment::open(segment.id(), len).unwrap();
+        assert!(Segment::open(segment.id(), len + 1).is_err());
         let b = Segment::attach_in_a_row(&[again]).unwrap();
         // SAFETY: in range, and nothing else has the segment.
         unsafe {
-            a.start().as_ptr().add(8192 + 3).write(5);
+            a.start().as_ptr().add(len + 3).write(5);
             assert_eq!(a.start().as_ptr().add(3).read(), 5);
             assert_eq!(b.start().as_ptr().add(3).read(), 5);
         }
@@ -167,7 +175,7 @@ mod tests {
         // A child that another test forks at this moment inherits the attachment and keeps it until it executes a
         // program.
         let deadline = Instant::now() + Duration::from_secs(20);
-        while Segment::open(segment.id(), 8192).is_ok() {
+        while Segment::open(segment.id(), len).is_ok() {
             assert!(Instant::now() < deadline, "the segment stays behind");
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -125,8 +125,7 @@ impl<T: Copy> Queue<T> {
     fn map(fd: &OwnedFd, at: u64, depth: u32, places: &Places) -> Result<Self, OsError> {
         let len = places.entries + depth as usize * size_of::<T>();
         let len = len.next_multiple_of(page_len());
-        let at = usize::try_from(at).map_err(|_| OsError::new("mmap", "", Errno::OVERFLOW))?;
-        let mapping = Mapping::of_pieces(fd, &[(at, len)])?;
+        let mapping = Mapping::lazily_from(fd, at, len, true)?;
         let words = [places.producer, places.consumer];
         if words.iter().any(|at| !at.is_multiple_of(4) || at + 4 > len) {
             return Err(OsError::new("getsockopt", "XDP_MMAP_OFFSETS", Errno::INVAL));
@@ -256,7 +255,9 @@ impl Sender {
     /// The descriptor is no such socket, or `memory` is not its memory.
     pub fn new(fd: &OwnedFd, memory: OwnedFd, depth: u32) -> Result<Sender, OsError> {
         let [_, tx, _, completion] = places(fd)?;
-        let to_send = Queue::map(fd, libc::XDP_PGOFF_TX_RING as u64, depth, &tx)?;
+        // A signed number of 32 bits on some processors.
+        let at = u64::from(libc::XDP_PGOFF_TX_RING as u32);
+        let to_send = Queue::map(fd, at, depth, &tx)?;
         let sent = Queue::map(fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, depth, &completion)?;
         let memory = Pages::of_memfd(memory)?;
         if memory.len() < memory_len(depth) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crossway_sys::lease::{self, Lease, Resource};
 use crossway_sys::lifeline::Lifeline;
-use crossway_sys::sysv::{Segment, Semaphores};
+use crossway_sys::sysv::{self, Segment, Semaphores};
 use crossway_sys::{Errno, OsError, shm};
 
 use crate::building_blocks::complete::Complete;
@@ -80,8 +80,9 @@ struct Segments([Segment; 3]);
 const SEGMENT_WORDS: [&str; 3] = ["control-segment", "listener-segment", "connector-segment"];
 
 impl Segments {
+    /// The control words take the last bytes of their segment.
     fn lengths(dimensions: Dimensions) -> [usize; 3] {
-        [shm::page_len(), dimensions.capacity, dimensions.capacity]
+        [sysv::granule(), dimensions.capacity, dimensions.capacity]
     }
 
     /// Creates and attaches the segments, and removes their keys; they exist until the last process has detached them.
@@ -112,7 +113,10 @@ impl Segments {
     /// Attaches the segments as the rings need them, with each ring mapped twice in a row.
     fn attach(&self) -> Result<shm::Mapping, OsError> {
         let [control, listener, connector] = self.0;
-        Segment::attach_in_a_row(&[control, listener, listener, connector, connector])
+        let all = Segment::attach_in_a_row(&[control, listener, listener, connector, connector])?;
+        let unused = sysv::granule() - Dimensions::control_len();
+        let len = all.len() - unused;
+        Ok(all.part(unused, len))
     }
 }
 
@@ -160,7 +164,7 @@ impl Mechanism for SysvShm {
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
-        let dimensions = dimensions(Self::ID, spec)?;
+        let dimensions = dimensions(Self::ID, spec)?.in_pages_of(sysv::granule());
         let (segments, mapping) = Segments::create(dimensions)?;
         let (set, lease) = with_fresh_key(
             |key| Resource::SysvSem { key },
@@ -184,7 +188,7 @@ impl Mechanism for SysvShm {
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        let dimensions = dimensions(Self::ID, spec)?;
+        let dimensions = dimensions(Self::ID, spec)?.in_pages_of(sysv::granule());
         let fences = Fences::join(Self::ID, offer)?;
         let set = Semaphores::from_id(offer.word(Self::ID, "semaphores")?);
         let (_, mapping) = Segments::open(dimensions, offer)?;

@@ -40,7 +40,11 @@ unsafe fn adopt_received(message: &msghdr) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn recvmsg(
+    fd: c_int,
+    message: *mut msghdr,
+    flags: c_int,
+) -> ssize_t {
     let Some(entry) = table::moved(fd).filter(|_| lent::is_writable(message, 1)) else {
         // SAFETY: guaranteed by the caller.
         let receive = |more| unsafe { real::recvmsg(fd, message, flags | more) };
@@ -100,7 +104,7 @@ pub(super) fn duration(limit: &timespec) -> Option<Duration> {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn recvmmsg(
+pub(super) unsafe extern "C-unwind" fn recvmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: c_uint,

@@ -16,6 +16,15 @@ mod sending;
 mod system;
 mod waiting;
 
+crossway_sys::time64_functions! {
+    use {
+        messages::{recvmmsg, recvmsg}, options::{fcntl64, getsockopt, ioctl, setsockopt},
+        selecting::{pselect, select}, sending::{sendmmsg, sendmsg},
+        waiting::{__ppoll_chk, epoll_pwait2, ppoll}
+    }
+    with epoll_pwait2
+}
+
 pub(crate) use crossway_sys::held_signals::{HeldSignals, without_signals};
 pub(crate) use crossway_sys::real::{borrow, close_really};
 pub(crate) use system::{open_descriptors, unwatch, watch};

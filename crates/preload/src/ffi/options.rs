@@ -18,6 +18,9 @@ const TCP_FASTOPEN_CONNECT: c_int = 30;
 const SO_TXTIME: c_int = 61;
 const SO_ZEROCOPY: c_int = 60;
 const SO_ATTACH_BPF: c_int = 50;
+/// SO_TIMESTAMP, SO_TIMESTAMPNS and SO_TIMESTAMPING with 64-bit structures.
+const SO_TIMESTAMP_NEW: c_int = 63;
+const SO_TIMESTAMPING_NEW: c_int = 65;
 
 /// Whether a UNIX stream cannot do what the option asks for. A socket that has it is not moved; a moved one refuses it.
 pub(super) const fn is_special(level: c_int, name: c_int) -> bool {
@@ -31,8 +34,8 @@ pub(super) const fn is_special(level: c_int, name: c_int) -> bool {
                 | libc::SO_TIMESTAMP
                 | libc::SO_TIMESTAMPNS
                 | libc::SO_TIMESTAMPING
-                | libc::SO_MAX_PACING_RATE
-                | libc::SO_PEEK_OFF
+                | SO_TIMESTAMP_NEW
+                ..=SO_TIMESTAMPING_NEW | libc::SO_MAX_PACING_RATE | libc::SO_PEEK_OFF
         ),
         libc::IPPROTO_TCP => matches!(
             name,
@@ -84,7 +87,7 @@ pub(super) unsafe extern "C-unwind" fn setsockopt(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn getsockopt(
+pub(super) unsafe extern "C-unwind" fn getsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
@@ -113,7 +116,11 @@ unsafe extern "C-unwind" fn getsockopt(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+pub(super) unsafe extern "C-unwind" fn ioctl(
+    fd: c_int,
+    request: c_ulong,
+    argument: *mut c_void,
+) -> c_int {
     /// The request of SIOCOUTQNSD (linux/sockios.h).
     const SIOCOUTQNSD: c_ulong = 0x894b;
     // What the peer has not acknowledged: as on a TCP connection within a host, nothing.
@@ -144,7 +151,7 @@ macro_rules! controls {
     ($($name:ident)*) => {
         $(
             #[unsafe(no_mangle)]
-            unsafe extern "C-unwind" fn $name(
+            pub(super) unsafe extern "C-unwind" fn $name(
                 fd: c_int,
                 command: c_int,
                 argument: c_long,

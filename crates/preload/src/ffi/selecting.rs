@@ -22,9 +22,9 @@ unsafe fn selected(
     real: impl Fn(Option<Duration>, *const sigset_t) -> c_int,
 ) -> Option<c_int> {
     // The kernel refuses sets that it cannot read.
-    let words = usize::try_from(count).unwrap_or(0).div_ceil(u64::BITS as usize);
+    let words = usize::try_from(count).unwrap_or(0).div_ceil(usize::BITS as usize);
     let are_lent =
-        |place: &*mut fd_set| place.is_null() || lent::is_writable(place.cast::<u64>(), words);
+        |place: &*mut fd_set| place.is_null() || lent::is_writable(place.cast::<usize>(), words);
     if !places.iter().all(are_lent) {
         return None;
     }
@@ -40,7 +40,7 @@ unsafe fn selected(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn select(
+pub(super) unsafe extern "C-unwind" fn select(
     count: c_int,
     readable: *mut fd_set,
     writable: *mut fd_set,
@@ -84,7 +84,7 @@ unsafe extern "C-unwind" fn select(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pselect(
+pub(super) unsafe extern "C-unwind" fn pselect(
     count: c_int,
     readable: *mut fd_set,
     writable: *mut fd_set,

@@ -241,7 +241,11 @@ unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, count: c_int)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn sendmsg(
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
     let Some(entry) = table::moved(fd).filter(|_| lent::is_readable(message, 1)) else {
         // SAFETY: guaranteed by the caller.
         return unsafe { real::sendmsg(fd, message, flags) };
@@ -274,7 +278,7 @@ unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn sendmmsg(
+pub(super) unsafe extern "C-unwind" fn sendmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: c_uint,

@@ -201,7 +201,7 @@ unsafe extern "C-unwind" fn __poll_chk(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn ppoll(
+pub(super) unsafe extern "C-unwind" fn ppoll(
     fds: *mut pollfd,
     count: nfds_t,
     limit: *const timespec,
@@ -244,7 +244,7 @@ unsafe fn ppoll_awaited(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __ppoll_chk(
+pub(super) unsafe extern "C-unwind" fn __ppoll_chk(
     fds: *mut pollfd,
     count: nfds_t,
     limit: *const timespec,
@@ -301,7 +301,7 @@ unsafe extern "C-unwind" fn epoll_pwait(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn epoll_pwait2(
+pub(super) unsafe extern "C-unwind" fn epoll_pwait2(
     epoll: c_int,
     events: *mut epoll_event,
     room: c_int,

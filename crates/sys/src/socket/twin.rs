@@ -144,8 +144,11 @@ pub fn is_special(tcp: impl AsFd) -> bool {
     const TCP_FASTOPEN_CONNECT: i32 = 30;
     const TCP_ULP: i32 = 31;
     let set = |level, name| option::<4>(&tcp, level, name).is_ok_and(|value| value != [0; 4]);
+    /// The options of time stamps with 64-bit structures: SO_TIMESTAMP, SO_TIMESTAMPNS, SO_TIMESTAMPING.
+    const LATER: [i32; 3] = [63, 64, 65];
     [SO_ZEROCOPY, libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, libc::SO_TIMESTAMPING]
         .into_iter()
+        .chain(LATER)
         .any(|name| set(libc::SOL_SOCKET, name))
         || [TCP_ULP, TCP_FASTOPEN_CONNECT, libc::TCP_DEFER_ACCEPT, libc::TCP_REPAIR]
             .into_iter()
@@ -162,7 +165,11 @@ const SHARED: [(i32, usize); 4] = [
 
 /// Whether an option of SOL_SOCKET must be set on the UNIX stream, too, when a program sets it on the TCP connection.
 pub fn is_shared_option(name: i32) -> bool {
-    SHARED.iter().any(|(shared, _)| *shared == name) || name == libc::SO_SNDBUF
+    /// SO_RCVTIMEO and SO_SNDTIMEO with 64-bit structures (asm-generic/socket.h).
+    const LATER: [i32; 2] = [66, 67];
+    SHARED.iter().any(|(shared, _)| *shared == name)
+        || name == libc::SO_SNDBUF
+        || LATER.contains(&name)
 }
 
 /// Gives a UNIX stream what the program has set on the TCP connection, and as much room ([`make_room`]).
@@ -195,11 +202,8 @@ pub fn take_over_defaults(tcp: impl AsFd, unix: impl AsFd) -> Result<(), Errno> 
 
 /// Whether an option of SOL_SOCKET changes what [`take_over`] gives to a UNIX stream.
 pub fn shapes(name: i32) -> bool {
-    /// The names of the options of time with 64-bit structures (asm-generic/socket.h).
-    const NEW: [i32; 2] = [66, 67];
     is_shared_option(name)
         || matches!(name, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE | libc::SO_SNDBUFFORCE)
-        || NEW.contains(&name)
 }
 
 /// Gives a UNIX stream as much room for sending as a TCP connection has, as far as net.core.wmem_max allows. What a sender may

@@ -1,5 +1,5 @@
-/* A client that is linked statically: talk PORT prints what it observes of a connection; late PORT does so in a process that
- * its parent has left; exit N; wait. */
+/* talk PORT prints what a client observes of a connection; late PORT does so in a process that its parent has left; serve prints
+ * its port and answers one connection with what that has sent; exit N; wait. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -42,6 +42,24 @@ static int talk(const char *port) {
     return 0;
 }
 
+static int serve(void) {
+    struct sockaddr_in own = {.sin_family = AF_INET};
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t len = sizeof own;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(listener, (struct sockaddr *)&own, len) || listen(listener, 1) ||
+        getsockname(listener, (struct sockaddr *)&own, &len))
+        return 1;
+    printf("%d\n", ntohs(own.sin_port));
+    fflush(stdout);
+    int fd = accept(listener, NULL, NULL);
+    char got[64];
+    ssize_t part, total = 0;
+    while ((part = read(fd, got + total, sizeof got - (size_t)total)) > 0)
+        total += part;
+    return part < 0 || write(fd, got, (size_t)total) != total;
+}
+
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     if (!strcmp(what, "talk"))
@@ -55,6 +73,8 @@ int main(int count, char **words) {
         usleep(200000);
         return talk(words[2]);
     }
+    if (!strcmp(what, "serve"))
+        return serve();
     if (!strcmp(what, "exit"))
         return atoi(words[2]);
     puts("waits");

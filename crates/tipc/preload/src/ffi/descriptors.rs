@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_long, c_uint};
 
 use crossway_tipc_client::SocketKind;
 use crossway_tipc_client::protocol::slot::Phase;
-use libc::{FILE, iovec, off_t, size_t, ssize_t};
+use libc::{FILE, iovec, off_t, off64_t, size_t, ssize_t};
 
 use super::outcome::{errno, set_errno};
 use super::{real, without_signals};
@@ -170,7 +170,11 @@ unsafe extern "C-unwind" fn __fcntl(fd: c_int, command: c_int, argument: c_long)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int {
+pub(super) unsafe extern "C-unwind" fn fcntl64(
+    fd: c_int,
+    command: c_int,
+    argument: c_long,
+) -> c_int {
     let what = find(fd);
     // SAFETY: as for fcntl.
     let outcome = unsafe { real::fcntl64(fd, command, argument) };
@@ -228,7 +232,7 @@ pub(super) unsafe extern "C-unwind" fn sendfile(
 unsafe extern "C-unwind" fn sendfile64(
     to: c_int,
     from: c_int,
-    offset: *mut off_t,
+    offset: *mut off64_t,
     count: size_t,
 ) -> ssize_t {
     if find(to).is_some() {
@@ -256,14 +260,14 @@ pub(super) unsafe extern "C-unwind" fn splice(
 
 /// Defines functions with the arguments parts, offset and flags. They fail with EOPNOTSUPP on TIPC sockets.
 macro_rules! refused_on_sockets {
-    ($($name:ident)*) => {
+    ($($name:ident: $offset:ty),*) => {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C-unwind" fn $name(
                 fd: c_int,
                 parts: *const iovec,
                 count: c_int,
-                offset: off_t,
+                offset: $offset,
                 flags: c_int,
             ) -> ssize_t {
                 if find(fd).is_some() {
@@ -276,4 +280,4 @@ macro_rules! refused_on_sockets {
     };
 }
 
-refused_on_sockets!(preadv2 preadv64v2 pwritev2 pwritev64v2);
+refused_on_sockets!(preadv2: off_t, preadv64v2: off64_t, pwritev2: off_t, pwritev64v2: off64_t);

@@ -17,6 +17,14 @@ mod sending;
 mod system;
 mod waiting;
 
+crossway_sys::time64_functions! {
+    use {
+        descriptors::fcntl64, options::{getsockopt, ioctl, setsockopt},
+        receiving::{recvmmsg, recvmsg}, sending::{sendmmsg, sendmsg},
+        waiting::{__ppoll_chk, ppoll, pselect, select}
+    }
+}
+
 pub(crate) use crossway_sys::held_signals::without_signals;
 pub(crate) use crossway_sys::real::{borrow, close_really};
 pub(crate) use parts::Parts;

@@ -194,7 +194,7 @@ pub(super) unsafe extern "C-unwind" fn ppoll(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __ppoll_chk(
+pub(super) unsafe extern "C-unwind" fn __ppoll_chk(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
@@ -256,7 +256,7 @@ unsafe extern "C-unwind" fn epoll_pwait(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn select(
+pub(super) unsafe extern "C-unwind" fn select(
     count: c_int,
     readable: *mut fd_set,
     writable: *mut fd_set,
@@ -280,7 +280,7 @@ unsafe extern "C-unwind" fn select(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pselect(
+pub(super) unsafe extern "C-unwind" fn pselect(
     count: c_int,
     readable: *mut fd_set,
     writable: *mut fd_set,

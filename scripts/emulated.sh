@@ -1,35 +1,57 @@
 #!/usr/bin/env bash
-# Runs Crossway on arm64, in a machine that QEMU emulates, and between that machine and this one: scripts/arm64.sh
+# Runs Crossway on another processor, in a machine that QEMU emulates, and between that machine and this one:
+# scripts/emulated.sh arm64|armv7|riscv64
 #
-# FLAVOUR=arm64-16k takes Debian's kernel with pages of 16 KiB instead of the small one with pages of 4 KiB (cloud-arm64).
+# PARTS names what to try, of `limits tests measure run hosts`; all of it if nothing is said. FLAVOUR names another kernel of
+# Debian's: arm64-16k has pages of 16 KiB, cloud-arm64 is small and has pages of 4 KiB. ONLY limits the mechanisms of
+# `measure`: parts of their names, separated by |.
 # Programs are those of `make dist` if there are some, and are built otherwise. Nothing is installed; the kernel, busybox
-# and iproute2 are Debian's packages, below target/arm64. Needs root, or the right to make user namespaces; otherwise it
-# says SKIP.
+# and iproute2 are Debian's packages, below target/emulated. Needs root, or the right to make user namespaces; otherwise
+# it says SKIP.
 #
 # An emulated processor is 10 to 50 times slower than this one, so no figure that comes from it means anything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-say() { printf 'arm64: %s\n' "$*"; }
+processor=${1:-}
+say() { printf '%s: %s\n' "$processor" "$*"; }
 fail() { say "FAILED: $*"; exit 1; }
 skip() { say "SKIP: $*"; exit 0; }
 
-FLAVOUR=${FLAVOUR:-cloud-arm64}
-SUITE=${SUITE:-bookworm}
+# For each processor: the target, the prefix of Debian's cross compiler, Debian's name of the processor, its kernel and the
+# release that has it, the loader of programs, the emulated machine, and mechanisms that the kernel cannot offer: SMC needs a
+# network card; cloud-arm64 and armmp lack Binder, armmp also large pages and memfd_secret(2).
+case $processor in
+  arm64)
+    TARGET=aarch64-unknown-linux-gnu TOOLS=aarch64-linux-gnu- debian=arm64
+    FLAVOUR=${FLAVOUR:-cloud-arm64} SUITE=${SUITE:-bookworm} loader=ld-linux-aarch64.so.1
+    machine=(qemu-system-aarch64 -M virt -cpu max -m 2304) serial=ttyAMA0 emulator=qemu-system-arm
+    MISSING='smc binder' ;;
+  armv7)
+    TARGET=armv7-unknown-linux-gnueabihf TOOLS=arm-linux-gnueabihf- debian=armhf
+    FLAVOUR=${FLAVOUR:-armmp} SUITE=${SUITE:-trixie} loader=ld-linux-armhf.so.3
+    # This kernel finds no PCI above 4 GiB.
+    machine=(qemu-system-arm -M "virt,highmem=off" -cpu max -m 2304) serial=ttyAMA0 emulator=qemu-system-arm
+    MISSING='smc binder shm-huge shm-secret' ;;
+  riscv64)
+    TARGET=riscv64gc-unknown-linux-gnu TOOLS=riscv64-linux-gnu- debian=riscv64
+    FLAVOUR=${FLAVOUR:-riscv64} SUITE=${SUITE:-trixie} loader=ld-linux-riscv64-lp64d.so.1
+    machine=(qemu-system-riscv64 -M virt -m 2304) serial=ttyS0 emulator='qemu-system-misc opensbi'
+    MISSING='smc binder' ;;
+  *) printf 'usage: scripts/emulated.sh arm64|armv7|riscv64\n' >&2; exit 2 ;;
+esac
+PARTS=${PARTS:-limits tests measure run hosts}
 MIRROR=${MIRROR:-http://deb.debian.org}
 CARGO=${CARGO:-cargo}
-TARGET=aarch64-unknown-linux-gnu
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 build=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-work=$build/arm64
+work=$build/emulated/$processor
 boot=$work/$FLAVOUR
 files=$work/files
 PATH=$PATH:/usr/sbin:/sbin
 
 HOST_ADDRESS=10.78.0.1
 GUEST_ADDRESS=10.78.0.2
-# Mechanisms that this kernel cannot offer: SMC needs a network card, and the cloud flavour lacks Binder.
-MISSING='smc binder'
 MODULES='virtio_net tipc sctp vsock_loopback virtio_rng veth unix_diag tcp_diag udp_diag netlink_diag'
 # What is tested there, besides the program: test programs that need no other file.
 CRATES=(crossway-conformance crossway-sys crossway-ring crossway-mech crossway-channel crossway-tipc-proto)
@@ -37,13 +59,15 @@ TESTS=(--lib --bin conformance-guest-part --test suite --test sockets --test rin
 # Tests that need a C compiler, another guest or a file of the source: none of that is in the emulated machine.
 UNSUITABLE=()
 
+part() { [[ " $PARTS " == *" $1 "* ]]; }
+
 needs() { # command package: says SKIP if the command is missing
   command -v "$1" >/dev/null || skip "$1 is missing. On Debian: sudo apt-get install $2"
 }
 
 check_needs() {
-  needs qemu-system-aarch64 qemu-system-arm
-  needs aarch64-linux-gnu-gcc 'gcc-aarch64-linux-gnu libc6-dev-arm64-cross'
+  needs "${machine[0]}" "$emulator"
+  needs "${TOOLS}gcc" "gcc-${TOOLS%-} libc6-dev-$debian-cross"
   needs cpio cpio
   needs depmod kmod
   needs xz xz-utils
@@ -63,8 +87,8 @@ apt() {
   local kind=$1 user=()
   shift
   [ "$(id -u)" -ne 0 ] || user=(-oAPT::Sandbox::User=root)
-  "apt-$kind" -qq "${user[@]}" -oAPT::Architecture=arm64 -oAPT::Architectures=arm64 \
-    -oDir::State::Lists="$work/lists" -oDir::State::status=/dev/null -oDir::Cache="$work/cache" \
+  "apt-$kind" -qq "${user[@]}" -oAPT::Architecture="$debian" -oAPT::Architectures="$debian" \
+    -oDir::State::Lists="$work/lists" -oDir::State::status="$work/status" -oDir::Cache="$work/cache" \
     -oDir::Etc::SourceList="$work/sources.list" -oDir::Etc::SourceParts=- -oAcquire::Languages=none \
     -oAcquire::IndexTargets::deb::DEP-11::DefaultEnabled=false "$@"
 }
@@ -74,13 +98,14 @@ fetch() {
   [ ! -e "$boot/fetched" ] || return 0
   say "fetching Debian's kernel $FLAVOUR, busybox and iproute2"
   mkdir -p "$work"/{lists,cache/archives}/partial "$work/packages"
+  : > "$work/status"
   local signed='[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]'
   printf '%s\n' "deb $signed $MIRROR/debian $SUITE main" \
     "deb $signed $MIRROR/debian-security $SUITE-security main" > "$work/sources.list"
-  apt get update || fail "the package lists of $MIRROR cannot be fetched; MIRROR=http://... names another server"
+  apt get update || say "not all package lists of $MIRROR can be fetched; using the others"
   local kernel
-  kernel=$(apt cache pkgnames linux-image- | grep -E "^linux-image-[0-9.]+[^-]*-$FLAVOUR-unsigned$" | sort -V | tail -n 1)
-  [ -n "$kernel" ] || fail "Debian $SUITE has no kernel $FLAVOUR; SUITE=... names another release"
+  kernel=$(apt cache pkgnames linux-image- | grep -E "^linux-image-[0-9.]+[^-]*-$FLAVOUR(-unsigned)?$" | sort -V | tail -n 1)
+  [ -n "$kernel" ] || fail "$MIRROR offers no kernel $FLAVOUR for Debian $SUITE; MIRROR=http://... names another server, SUITE=... another release"
   (cd "$work/packages" && apt get download "$kernel" busybox-static) || fail "$kernel and busybox cannot be fetched"
   apt get install --download-only -y --no-install-recommends iproute2 || fail "iproute2 cannot be fetched"
   rm -rf "$boot"
@@ -97,7 +122,7 @@ fetch() {
 build_programs() {
   local variable
   variable=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$TARGET")
-  export "${variable}_RUSTFLAGS=-C target-feature=+crt-static" "${variable}_LINKER=aarch64-linux-gnu-gcc"
+  export "${variable}_RUSTFLAGS=-C target-feature=+crt-static" "${variable}_LINKER=${TOOLS}gcc"
   export CARGO_INCREMENTAL=0
   rm -rf "$files"
   mkdir -p "$files"
@@ -112,11 +137,19 @@ build_programs() {
     strip_to "$build/$TARGET/debug/crossway" "$files/crossway-$version-$TARGET"
   fi
   own=$(compgen -G "dist/crossway-$version-$(uname -m)-*-gnu" || true)
-  if [ -z "$own" ]; then
+  if [ -z "$own" ] && part hosts; then
     say "building the program for this machine"
     "$CARGO" build --locked -p crossway
     own=$build/debug/crossway
   fi
+  say "building programs in C"
+  local source=crates/crossway/tests/data/run/talk.c
+  "${TOOLS}gcc" -O1 -o "$work/talk" "$source"
+  # What Debian compiles for ARM with 32 bits has times of 64 bits.
+  "${TOOLS}gcc" -O1 -D_FILE_OFFSET_BITS=64 -D_TIME_BITS=64 -o "$work/talk-time64" "$source"
+  "${TOOLS}gcc" -O1 -static -o "$work/talk-static" "$source"
+  : > "$work/tests"
+  part tests || return 0
   say "building the tests for $TARGET"
   local packages=()
   for crate in "${CRATES[@]}"; do packages+=(-p "$crate"); done
@@ -131,32 +164,36 @@ add_program() { # root folder program
   from=$(cd "$boot/unpacked" && find . -path "*/$3" -print -quit)
   [ -n "$from" ] || fail "the packages lack $3"
   install -D "$boot/unpacked/$from" "$1/$2/$(basename "$3")"
-  for name in $(aarch64-linux-gnu-readelf -d "$boot/unpacked/$from" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+  for name in $("${TOOLS}readelf" -d "$boot/unpacked/$from" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
     [ -e "$1/lib/$name" ] || add_program "$1" lib "$name"
   done
 }
 
-strip_to() { aarch64-linux-gnu-strip -o "$2" "$1"; }
+strip_to() { "${TOOLS}strip" -o "$2" "$1"; }
 
 # Packs the first file system of the machine: busybox, modules, the program and the tests, each at the path at which it was
 # built, because tests start each other by it.
 pack() {
   local root=$boot/root unpacked=$boot/unpacked release module file name
+  # Later releases have all of it below usr.
+  [ -e "$unpacked/lib/modules" ] || { mkdir -p "$unpacked/lib"; ln -s ../usr/lib/modules "$unpacked/lib/modules"; }
   release=$(ls "$unpacked/lib/modules")
   [ -e "$unpacked/lib/modules/$release/modules.dep" ] || depmod -b "$unpacked" "$release"
   rm -rf "$root"
   mkdir -p "$root"/{bin,etc,dev,proc,sys,tmp,run,root,modules,var/tmp,usr/bin}
-  cp "$unpacked/bin/busybox" "$root/bin/"
+  cp "$(find "$unpacked" -path '*/bin/busybox' -type f)" "$root/bin/"
   # Busybox leaves this one in place; its own cannot make the interfaces of af-xdp. The loader is named by programs.
   add_program "$root" bin bin/ip
-  add_program "$root" lib ld-linux-aarch64.so.1
+  add_program "$root" lib "$loader"
+  # What `crossway run` loads into programs needs it.
+  add_program "$root" lib libgcc_s.so.1
   # The suite starts this one by its descriptor, and busybox would look for a program of the descriptor's name.
   printf '#!/bin/sh\n' > "$root/bin/true"
   chmod 755 "$root/bin/true"
-  cp scripts/arm64/init scripts/arm64/serve "$root/"
+  cp scripts/emulated/{init,serve,talks} "$work"/{talk,talk-time64,talk-static} "$root/"
   printf 'root:x:0:0:root:/root:/bin/sh\n' > "$root/etc/passwd"
   printf 'root:x:0:\n' > "$root/etc/group"
-  printf '127.0.0.1 localhost arm64\n' > "$root/etc/hosts"
+  printf '127.0.0.1 localhost emulated\n' > "$root/etc/hosts"
   for module in $MODULES; do
     modprobe -d "$unpacked" -S "$release" --show-depends "$module" || fail "the kernel has no module $module"
   done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r file; do
@@ -170,20 +207,19 @@ pack() {
     strip_to "$file" "$root$file"
   done < "$work/tests"
   (cd "$root" && find . -print0 | cpio --quiet -0 -o -H newc -R 0:0) > "$boot/initrd"
-  cp "$unpacked/boot/vmlinuz-$release" "$boot/kernel"
+  cp "$unpacked/boot"/vmlinu[xz]-"$release" "$boot/kernel"
 }
 
 spaces=(unshare --net --pid --fork --kill-child --mount --mount-proc)
 [ "$(id -u)" -eq 0 ] || spaces+=(--user --map-root-user)
 
-if [ "${1:-}" != inside ]; then
-  [ $# -eq 0 ] || { say "usage: scripts/arm64.sh"; exit 2; }
+if [ "${2:-}" != inside ]; then
   check_needs
   fetch
   build_programs
   pack
   # QEMU and everything else that is started ends with the namespaces, however this script ends.
-  setpriv --pdeathsig KILL "${spaces[@]}" "$0" inside "$own" <&0 &
+  setpriv --pdeathsig KILL "${spaces[@]}" "$0" "$processor" inside "$own" <&0 &
   inside=$!
   trap 'kill -KILL "$inside" 2>/dev/null || true; exit 130' INT TERM HUP
   wait "$inside"
@@ -192,7 +228,7 @@ fi
 
 # ---- In namespaces of its own, as their first process ----
 
-own=$2
+own=$3
 console=$boot/console
 results=$work/results
 rm -rf "$results" "$console"
@@ -202,7 +238,7 @@ mkdir -p "$results"
 guest() {
   local limit=$1
   shift
-  timeout --foreground -k 10 "$limit" python3 scripts/arm64/exec.py "$GUEST_ADDRESS" "$@" < /dev/null
+  timeout --foreground -k 10 "$limit" python3 scripts/emulated/exec.py "$GUEST_ADDRESS" "$@" < /dev/null
 }
 
 # Shows the end of a file and fails.
@@ -212,17 +248,17 @@ because() { # file why
 }
 
 ip link set lo up
-ip tuntap add dev arm64 mode tap
-ip address add "$HOST_ADDRESS/24" dev arm64
-ip link set arm64 up
+ip tuntap add dev wire mode tap
+ip address add "$HOST_ADDRESS/24" dev wire
+ip link set wire up
 
 began=$SECONDS
-qemu-system-aarch64 -M virt -accel tcg,thread=multi -cpu max -smp 2 -m 2304 -nodefaults -display none -no-reboot \
-  -kernel "$boot/kernel" -initrd "$boot/initrd" -append "console=ttyAMA0 quiet panic=-1 ADDRESS=$GUEST_ADDRESS" \
-  -serial "file:$console" -netdev tap,id=wire,ifname=arm64,script=no,downscript=no \
+"${machine[@]}" -accel tcg,thread=multi -smp 2 -nodefaults -display none -no-reboot \
+  -kernel "$boot/kernel" -initrd "$boot/initrd" -append "console=$serial quiet panic=-1 ADDRESS=$GUEST_ADDRESS" \
+  -serial "file:$console" -netdev tap,id=wire,ifname=wire,script=no,downscript=no \
   -device virtio-net-pci,netdev=wire,romfile= -device virtio-rng-pci < /dev/null > "$results/qemu.txt" 2>&1 &
 qemu=$!
-until grep -q '^arm64: ready' "$console" 2>/dev/null; do
+until grep -q '^emulated: ready' "$console" 2>/dev/null; do
   kill -0 "$qemu" 2>/dev/null || because "$results/qemu.txt" "qemu ended"
   [ $((SECONDS - began)) -lt 600 ] || because "$console" "the machine did not boot within 600 s"
   sleep 1
@@ -240,10 +276,10 @@ step() {
 
 # Reads the records of a run: every mechanism that must work has trials of which none failed.
 judge() { # name records.jsonl mechanism...
-  python3 - "$@" <<'END' || fail "$1"
+  python3 - "$processor" "$@" <<'END' || fail "$1"
 import collections, json, sys
 
-name, file, *expected = sys.argv[1:]
+processor, name, file, *expected = sys.argv[1:]
 status, reasons = collections.defaultdict(collections.Counter), {}
 for line in open(file):
     record = json.loads(line)
@@ -251,10 +287,10 @@ for line in open(file):
     if record["status"] in ("failed", "skipped"):
         reasons[record["mechanism"]] = f'{record["status"]}: {record["case"]}: {record["reason"]}'
 total = sum(status.values(), collections.Counter())
-print(f"arm64: {name}:", ", ".join(f"{number} {word}" for word, number in sorted(total.items())))
+print(f"{processor}: {name}:", ", ".join(f"{number} {word}" for word, number in sorted(total.items())))
 wrong = [m for m in expected if status[m]["failed"] or not status[m]["ok"] + status[m]["degraded"]]
 for mechanism in wrong:
-    print(f'arm64:   {mechanism}: {reasons.get(mechanism, "no trial")}')
+    print(f'{processor}:   {mechanism}: {reasons.get(mechanism, "no trial")}')
 sys.exit(bool(wrong or not expected))
 END
 }
@@ -290,12 +326,15 @@ for id in $(mechanisms all "$results/list.txt"); do
 done
 say "doctor: ${#works[@]} mechanisms work"
 step environment 300 crossway env
-# Loops on two processors of which one is busy with something else do not end; `limits` then says so instead of measuring.
-say limits
-guest 900 crossway limits > "$results/limits.txt" 2>&1 || {
-  grep -q 'is another process using one of the CPUs' "$results/limits.txt" || because "$results/limits.txt" "limits: exit status $?"
-  say "  not measured: this machine is busy"
-}
+if part limits; then
+  # Loops on two processors of which one is busy with something else do not end; `limits` then says so instead of measuring.
+  say limits
+  guest 900 crossway limits > "$results/limits.txt" 2>&1 || {
+    grep -q 'is another process using one of the CPUs' "$results/limits.txt" ||
+      because "$results/limits.txt" "limits: exit status $?"
+    say "  not measured: this machine is busy"
+  }
+fi
 
 # The tests. Each prints its number of tests; what is skipped is told by their output.
 passed=0
@@ -308,16 +347,28 @@ while read -r program; do
   count=$(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$results/test-$name.txt" | tail -n 1)
   [ -n "$count" ] || because "$results/test-$name.txt" "test-$name has no result"
   passed=$((passed + count))
-  grep -h '^SKIP' "$results/test-$name.txt" | sort | uniq -c | sed 's/^ */arm64:   /' || true
-done < "$work/tests"
-say "tests: $passed passed"
+  grep -h '^SKIP' "$results/test-$name.txt" | sort | uniq -c | sed "s/^ */$processor:   /" || true
+done < <(! part tests || cat "$work/tests")
+! part tests || say "tests: $passed passed"
 
 # Every mechanism once more, in separate processes, as users measure.
-step measure 3600 crossway measure quick --trials 1 --out /root/out
-guest 60 sh -c 'cat /root/out/*/results.jsonl' > "$results/records.jsonl"
-mapfile -t carrying < <(mechanisms carrying "$results/list.txt")
-judge measure "$results/records.jsonl" "${carrying[@]}"
-guest 60 sh -c 'test -s /root/out/*-*/report.html' || fail "measure left no report"
+if part measure; then
+  step measure 3600 crossway measure quick --trials 1 --out /root/out ${ONLY:+--filter "$ONLY"}
+  guest 60 sh -c 'cat /root/out/*/results.jsonl' > "$results/records.jsonl"
+  mapfile -t carrying < <(mechanisms carrying "$results/list.txt")
+  [ -z "${ONLY:-}" ] || mapfile -t carrying < <(printf '%s\n' "${carrying[@]}" | grep -E "$ONLY")
+  judge measure "$results/records.jsonl" "${carrying[@]}"
+  guest 60 sh -c 'test -s /root/out/*-*/report.html' || fail "measure left no report"
+  step rank 300 sh -c 'crossway rank /root/out/*-*'
+  step report 300 sh -c 'crossway report --markdown /root/out/*-*'
+fi
+
+# Programs that know nothing of Crossway.
+if part run; then
+  for program in talk talk-time64 talk-static; do step "run-$program" 300 /talks "$program"; done
+fi
+
+part hosts || { say "passed in $((SECONDS - began)) s; all output is in $results"; exit; }
 
 # A tipcd on each side, with a link between the two processors, and every mechanism between hosts, in both directions.
 guest 60 sh -c "crossway tipcd udp:$GUEST_ADDRESS > /run/tipcd.log 2>&1 < /dev/null &"
@@ -343,9 +394,9 @@ mechanisms between "$results/list.txt" | sort > "$results/there"
 "$own" list --json > "$results/own-list.json"
 mechanisms between "$results/own-list.json" | sort > "$results/here"
 mapfile -t between < <(comm -12 "$results/there" "$results/here")
-remote="python3 $PWD/scripts/arm64/exec.py $GUEST_ADDRESS"
+remote="python3 $PWD/scripts/emulated/exec.py $GUEST_ADDRESS"
 for hosts in "local,$remote" "$remote,local"; do
-  name=from-$([ "${hosts%%,*}" = local ] && uname -m || echo arm64)
+  name=from-$([ "${hosts%%,*}" = local ] && uname -m || echo "$processor")
   say "measure $name"
   timeout --foreground -k 10 1800 "$own" measure "$results/hosts.toml" --hosts "$hosts" --push="$files" \
     --out "$results/$name" > "$results/$name.txt" 2>&1 || because "$results/$name.txt" "$name: exit status $?"
