@@ -10,6 +10,16 @@ use std::path::Path;
 const FIRST_LIBRARIES: [&str; 4] =
     ["libasan.so", "libhwasan.so", "libclang_rt.asan", "libclang_rt.hwasan"];
 
+/// Bytes in a word of this processor's, of which most fields of its ELF files are.
+const WORD: usize = size_of::<usize>();
+/// The class of ELF files with such words.
+const CLASS: u8 = if WORD == 8 { 2 } else { 1 };
+
+/// The word at a place.
+fn word(raw: &[u8], at: usize) -> Option<usize> {
+    Some(usize::from_le_bytes(*raw.get(at..)?.first_chunk()?))
+}
+
 /// The first bytes of a file: the headers of a program, or the first line of a script.
 pub(super) fn beginning(file: &File) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
@@ -45,7 +55,6 @@ impl Elf {
     /// Reads the headers of a file. Returns `None` if it is not an ELF file, or if its headers are invalid when read as
     /// little-endian.
     pub(super) fn read(file: &File, start: &[u8]) -> Option<Self> {
-        const WIDE: u8 = 2;
         const LOADED: u32 = 1;
         const DYNAMIC: u32 = 2;
         const INTERPRETER: u32 = 3;
@@ -56,27 +65,30 @@ impl Elf {
         let half = |raw: &[u8], at: usize| {
             Some(usize::from(u16::from_le_bytes(*raw.get(at..)?.first_chunk()?)))
         };
-        let long = |raw: &[u8], at: usize| Some(u64::from_le_bytes(*raw.get(at..)?.first_chunk()?));
         let machine = [*start.get(4)?, *start.get(5)?, *start.get(18)?, *start.get(19)?];
-        if machine[0] != WIDE {
+        if machine[0] != CLASS {
             // A different word size, so it is for another machine.
             let first_libraries = Vec::new();
             return Some(Self { machine, loader: Some(Vec::new()), is_go: false, first_libraries });
         }
-        let (table, len, count) = (long(start, 32)?, half(start, 54)?, half(start, 56)?);
+        let table = word(start, 24 + WORD)?;
+        let (len, count) = (half(start, 30 + 3 * WORD)?, half(start, 32 + 3 * WORD)?);
         let (mut loader, mut is_go) = (None, false);
         let (mut loaded, mut dynamic) = (Vec::new(), Vec::new());
         for n in 0..count {
-            let mut entry = vec![0; len.max(56)];
-            file.read_exact_at(&mut entry, table + (n * len) as u64).ok()?;
+            let mut entry = vec![0; len.max(5 * WORD)];
+            let at = table as u64 + n as u64 * len as u64;
+            file.read_exact_at(&mut entry, at).ok()?;
+            let [place, address, bytes] = [1, 2, 4].map(|nth| word(&entry, nth * WORD));
+            let (place, address, bytes) = (place?, address?, bytes?);
             let content = || {
-                let mut content = vec![0; usize::try_from(long(&entry, 32)?).ok()?.min(1 << 16)];
-                file.read_exact_at(&mut content, long(&entry, 8)?).ok()?;
+                let mut content = vec![0; bytes.min(1 << 16)];
+                file.read_exact_at(&mut content, place as u64).ok()?;
                 Some(content)
             };
             match u32::from_le_bytes(*entry.first_chunk()?) {
                 INTERPRETER => loader = Some(content()?),
-                LOADED => loaded.push((long(&entry, 16)?, long(&entry, 32)?, long(&entry, 8)?)),
+                LOADED => loaded.push((address, bytes, place)),
                 DYNAMIC => dynamic = content()?,
                 NOTES => is_go |= has_note_of_go(&content()?),
                 _ => {}
@@ -89,13 +101,15 @@ impl Elf {
 
 /// Which of [`FIRST_LIBRARIES`] a program needs, judged by its dynamic section. `loaded` has the address, length and place in the
 /// file of each part that is loaded. Returns `None` if the file cannot be read in this way.
-fn needed(file: &File, dynamic: &[u8], loaded: &[(u64, u64, u64)]) -> Option<Vec<String>> {
-    const NEEDED: u64 = 1;
-    const NAMES: u64 = 5;
+fn needed(file: &File, dynamic: &[u8], loaded: &[(usize, usize, usize)]) -> Option<Vec<String>> {
+    const NEEDED: usize = 1;
+    const NAMES: usize = 5;
     /// Longer than the names in question.
     const NAME_MAX: usize = 64;
-    let word = |raw: &[u8]| raw.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-    let entries = || dynamic.chunks_exact(16).map(|entry| (word(entry), word(&entry[8..])));
+    let entries = || {
+        let entries = dynamic.chunks_exact(2 * WORD);
+        entries.filter_map(|entry| Some((word(entry, 0)?, word(entry, WORD)?)))
+    };
     let (_, names) = entries().find(|(tag, _)| *tag == NAMES)?;
     let (start, _, place) = loaded
         .iter()
@@ -104,7 +118,7 @@ fn needed(file: &File, dynamic: &[u8], loaded: &[(u64, u64, u64)]) -> Option<Vec
     for (_, offset) in entries().filter(|(tag, _)| *tag == NEEDED) {
         let mut name = [0; NAME_MAX];
         let at = (names - start).checked_add(*place)?.checked_add(offset)?;
-        let len = file.read_at(&mut name, at).ok()?;
+        let len = file.read_at(&mut name, at as u64).ok()?;
         let name = name[..len].split(|byte| *byte == 0).next().unwrap_or_default();
         let name = String::from_utf8_lossy(name);
         if FIRST_LIBRARIES.iter().any(|first| name.starts_with(first)) {
