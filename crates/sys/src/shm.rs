@@ -157,6 +157,11 @@ impl Mapping {
         let flags = MapFlags::SHARED | MapFlags::FIXED | more;
         let mut at = self.start.as_ptr().wrapping_add(at);
         for &(offset, len) in pieces {
+            // With 32 bits, the kernel is told a number of pages.
+            if !offset.is_multiple_of(page_len()) {
+                let what = format!("shared memory at {offset}, within a page");
+                return Err(OsError::new("mmap", what, rustix::io::Errno::INVAL));
+            }
             // SAFETY: the target lies within the reserved range, as just asserted, which nothing
             // else uses.
             unsafe {
