@@ -2,7 +2,7 @@
 # Runs Crossway on another processor, in a machine that QEMU emulates, and between that machine and this one:
 # scripts/emulated.sh arm64|armv7|riscv64
 #
-# PARTS names what to try, of `limits tests measure run hosts`; all of it if nothing is said. FLAVOUR names another kernel of
+# PARTS names what to try, of `limits tests run measure hosts`; all of it if nothing is said. FLAVOUR names another kernel of
 # Debian's: arm64-16k has pages of 16 KiB, cloud-arm64 is small and has pages of 4 KiB. ONLY limits the mechanisms of
 # `measure`: parts of their names, separated by |.
 # Programs are those of `make dist` if there are some, and are built otherwise. Nothing is installed; the kernel, busybox
@@ -40,7 +40,7 @@ case $processor in
     MISSING='smc binder' ;;
   *) printf 'usage: scripts/emulated.sh arm64|armv7|riscv64\n' >&2; exit 2 ;;
 esac
-PARTS=${PARTS:-limits tests measure run hosts}
+PARTS=${PARTS:-limits tests run measure hosts}
 MIRROR=${MIRROR:-http://deb.debian.org}
 CARGO=${CARGO:-cargo}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
@@ -351,6 +351,11 @@ while read -r program; do
 done < <(! part tests || cat "$work/tests")
 ! part tests || say "tests: $passed passed"
 
+# Programs that know nothing of Crossway.
+if part run; then
+  for program in talk talk-time64 talk-static; do step "run-$program" 300 /talks "$program"; done
+fi
+
 # Every mechanism once more, in separate processes, as users measure.
 if part measure; then
   step measure 3600 crossway measure quick --trials 1 --out /root/out ${ONLY:+--filter "$ONLY"}
@@ -361,11 +366,6 @@ if part measure; then
   guest 60 sh -c 'test -s /root/out/*-*/report.html' || fail "measure left no report"
   step rank 300 sh -c 'crossway rank /root/out/*-*'
   step report 300 sh -c 'crossway report --markdown /root/out/*-*'
-fi
-
-# Programs that know nothing of Crossway.
-if part run; then
-  for program in talk talk-time64 talk-static; do step "run-$program" 300 /talks "$program"; done
 fi
 
 part hosts || { say "passed in $((SECONDS - began)) s; all output is in $results"; exit; }
