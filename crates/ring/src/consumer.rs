@@ -122,7 +122,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
     }
 
     /// The next message, if one is published.
-    #[inline]
+    #[inline(always)]
     fn peek(&mut self) -> Result<Option<Record>, RecvError> {
         let at = self.head_offset;
         let word = self.memory.header(at).load(Ordering::Acquire);
@@ -149,7 +149,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
     }
 
     /// Reads a message and frees its space.
-    #[inline]
+    #[inline(always)]
     fn take<R>(
         &mut self,
         record: Record,
