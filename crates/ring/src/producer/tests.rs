@@ -1,3 +1,5 @@
+//! Tests of the sending end: which part of the ring an exchange uses, and that any mixture of messages arrives.
+
 use std::sync::Arc;
 use std::time::Duration;
 
