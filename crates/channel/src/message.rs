@@ -15,7 +15,7 @@ use crate::transport::{Shape, Transport};
 use crossway_sys::kernel::boot_id;
 
 /// The version of the control protocol. Peers with different versions refuse each other with an error that says so.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 4;
 /// Longest packet on a control connection, in bytes.
 pub(crate) const PACKET: usize = 128 << 10;
 

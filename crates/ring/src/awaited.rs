@@ -25,30 +25,16 @@ mod real {
     }
 }
 
-/// The model knows no caches: its tests say which messages are awaited.
+/// The model knows no caches.
 #[cfg(loom)]
 mod real {
-    use std::cell::Cell;
-
-    // All threads of a model run on one thread of the system.
-    thread_local! {
-        static ALL: Cell<bool> = const { Cell::new(false) };
-    }
-
-    /// Says for the models that this thread runs from now on whether each message is awaited.
-    pub fn assume(all: bool) {
-        ALL.set(all);
-    }
-
     pub(crate) fn note_wait() {}
 
     pub(crate) fn is_next_awaited() -> bool {
-        ALL.get()
+        false
     }
 }
 
-#[cfg(loom)]
-pub use real::assume;
 pub(crate) use real::{is_next_awaited, note_wait};
 
 #[cfg(all(test, not(loom)))]

@@ -13,11 +13,6 @@
 //! moves only two cache lines from core to core. The header carries the low bits of the record's sequence number, so
 //! that corruption is detected.
 //!
-//! A message that its receiver waits for is part of an exchange. If it is short, its record gets a pair of lines of its
-//! own, and as soon as a page of the ring is used and nothing is left in it, the next record starts at the beginning
-//! again; both is stated in the header ([`layout::Next`]). An exchange therefore stays in the caches nearest to the two
-//! cores, while a stream uses the whole ring.
-//!
 //! The consumer publishes its head after each message, with a store to a line that the producer reads only when it has
 //! used up the free space it knows of.
 //!
@@ -57,10 +52,7 @@
 
 #![allow(unsafe_code)]
 
-#[cfg(not(loom))]
 mod awaited;
-#[cfg(loom)]
-pub mod awaited;
 pub mod bell;
 pub mod biased;
 pub mod consumer;

@@ -1,31 +1,24 @@
 //! The sending end.
 
 mod room;
-#[cfg(all(test, not(loom)))]
-mod tests;
 
 use crossway_sys::OsError;
 
 use crate::awaited::is_next_awaited;
 use crate::bell::Bell;
-use crate::layout::{ASLEEP, AWAKE, CLOSED, HEADER, Next, PAIR, Stated};
+use crate::layout::{ASLEEP, AWAKE, CLOSED, HEADER, header, payload_len, record_len};
 use crate::memory::RingMemory;
 use crate::pace::Pace;
 use crate::sync::Ordering;
 use crate::{Deadline, SendError, Wait};
 
-/// Longest message in bytes that is treated differently if its receiver waits for it. The lines of a longer one are
-/// fetched ahead by the receiver's core itself, and sooner from the cache that the cores share.
-const SHORT: usize = 4096;
+/// Longest message in bytes whose lines are pushed out if its receiver waits for it. Beyond it, the receiver's core
+/// fetches lines ahead by itself.
+const PUSHED: usize = 4096;
 
-/// How much of a ring an exchange uses, bytes: little enough that the records of both directions stay in the caches
-/// nearest to the cores. The size of a page, so that every ring is at least as large.
-const EXCHANGE: usize = if cfg!(loom) { 64 } else { 4096 };
-
-/// The next record, and the position and offset at which the one after it will start.
+/// The position and offset at which the next record will end.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
-    stated: Stated,
     end: u64,
     end_offset: usize,
 }
@@ -108,13 +101,8 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         // What was read before may belong to a position that was wrong.
         self.head_seen = self.head_seen.min(position);
         let word = self.memory.header(self.tail_offset).load(Ordering::Acquire);
-        let room = |stated: &Stated| {
-            stated.checked_len(self.tail_offset, self.capacity as usize, self.max_message)
-        };
-        if let Some(stated) = Stated::read_nth(word, sequence)
-            && room(&stated).is_some()
-        {
-            let claim = self.plan(stated);
+        if let Some(len) = payload_len(word, sequence).filter(|len| *len <= self.max_message) {
+            let claim = self.plan(len);
             (self.tail, self.tail_offset) = (claim.end, claim.end_offset);
             self.sequence += 1;
         }
@@ -128,9 +116,8 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
         self.check(len)?;
-        let awaited = len <= SHORT && is_next_awaited();
-        match self.claim(len, awaited)? {
-            Some(claim) => self.publish(claim, awaited, fill),
+        match self.claim(len)? {
+            Some(claim) => self.publish(claim, len, fill),
             None => {
                 self.look_for_peer()?;
                 Err(SendError::Full)
@@ -152,12 +139,11 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
         self.check(len)?;
-        let awaited = len <= SHORT && is_next_awaited();
-        let claim = match self.claim(len, awaited)? {
+        let claim = match self.claim(len)? {
             Some(claim) => claim,
             None => self.wait_for_room(len, until)?,
         };
-        self.publish(claim, awaited, fill)
+        self.publish(claim, len, fill)
     }
 
     /// Rejects messages that cannot be sent at all.
@@ -176,56 +162,22 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
 
     /// Checks for room; `None` if there is not enough now.
     #[inline(always)]
-    fn claim(&mut self, len: usize, awaited: bool) -> Result<Option<Claim>, SendError> {
-        let mut stated = Stated::packed(len);
-        if awaited {
-            stated.next = self.next_if_awaited(len);
-        }
-        let claim = self.plan(stated);
+    fn claim(&mut self, len: usize) -> Result<Option<Claim>, SendError> {
+        let claim = self.plan(len);
         if self.fits(&claim) {
             return Ok(Some(claim));
         }
         self.read_head()?;
-        if self.fits(&claim) {
-            return Ok(Some(claim));
-        }
-        // It may fit without the rest of a pair of lines.
-        let claim = self.plan(Stated::packed(len));
         Ok(self.fits(&claim).then_some(claim))
     }
 
-    /// Where the record after a message of `len` bytes starts if its receiver waits for that message. A short one gets
-    /// lines of its own, and the next one starts at the beginning of the ring again if nothing is left in it: both ends
-    /// then use the same few lines for all messages of an exchange, and find them in the caches nearest to their cores.
+    /// The end of a record for a message of `len` bytes.
     #[inline(always)]
-    fn next_if_awaited(&mut self, len: usize) -> Next {
-        let needed = self.tail_offset + HEADER + len;
-        let is_lap = needed >= EXCHANGE && needed <= self.capacity as usize;
-        // A record that is the first of the ring has no room for the header of the next one, which is its own.
-        if is_lap && self.tail_offset > 0 && self.is_empty() {
-            Next::AtStart
-        } else if HEADER + len <= PAIR {
-            Next::AtPair
-        } else {
-            Next::Behind
-        }
-    }
-
-    /// Whether the consumer has taken everything.
-    #[cold]
-    fn is_empty(&mut self) -> bool {
-        // A head that no correct consumer states is reported by whoever needs its room.
-        self.read_head().is_ok() && self.head_seen == self.tail
-    }
-
-    /// Where the record after this one will start.
-    #[inline(always)]
-    fn plan(&self, stated: Stated) -> Claim {
-        let capacity = self.capacity as usize;
-        let size = stated.record_len(self.tail_offset, capacity);
+    fn plan(&self, len: usize) -> Claim {
+        let size = record_len(self.tail_offset, len);
         let end_offset = self.tail_offset + size;
+        let capacity = self.capacity as usize;
         Claim {
-            stated,
             end: self.tail + size as u64,
             end_offset: if end_offset >= capacity { end_offset - capacity } else { end_offset },
         }
@@ -242,17 +194,17 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
     fn publish(
         &mut self,
         claim: Claim,
-        awaited: bool,
+        len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
-        let (at, len) = (self.tail_offset, claim.stated.len);
+        let at = self.tail_offset;
         // The consumer reads this word as soon as it has taken the record that the other header publishes.
         self.memory.header(claim.end_offset).store(0, Ordering::Relaxed);
         // SAFETY: `fits` says that the consumer has freed everything up to the record's end, and that it is no longer
         // than the capacity; it is not published before the header is stored below.
         unsafe { self.memory.with_mut(at + HEADER, len, fill) };
-        self.memory.header(at).store(claim.stated.header(self.sequence), Ordering::Release);
-        if awaited {
+        self.memory.header(at).store(header(self.sequence, len), Ordering::Release);
+        if len <= PUSHED && is_next_awaited() {
             self.memory.push_out(at, HEADER + len);
         }
         self.sequence += 1;

@@ -25,7 +25,6 @@ struct Control {
 /// Minimum default capacity in bytes: a few times the private caches of a core, so that in a stream
 /// a message has reached the shared cache before it is read. Reading the message from the shared cache costs less than
 /// fetching it line by line from the other core's private cache; the gain depends on the distance between the cores.
-/// An exchange uses a page of it.
 const LEAST_DEFAULT: usize = 4 << 20;
 
 /// Selects one of a channel's two rings.

@@ -6,7 +6,7 @@
 //! which consumer has the turn: [`SharedRx::turn`] takes the guard of a lock that excludes the others.
 
 use crate::doorbell;
-use crate::layout::{ASLEEP, AWAKE, HEADER, Stated};
+use crate::layout::{ASLEEP, AWAKE, HEADER, record_len, stated_len};
 use crate::memory::RingMemory;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -48,8 +48,6 @@ pub struct Front {
     offset: usize,
     len: usize,
     taken: usize,
-    /// The position of the next record.
-    end: u64,
 }
 
 impl Front {
@@ -116,29 +114,20 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
     #[inline]
     pub fn front(&self) -> Result<Option<Front>, Damaged> {
         let (position, offset) = self.rx.place();
-        let front = self.published(position, offset)?;
-        Ok(front.map(|front| {
-            let part = self.rx.words.part().load(Ordering::Relaxed);
-            let taken = (part % PART_MAX) as usize;
-            let mine = part >> PART_BITS == part_of(position) && taken <= front.len;
-            Front { taken: if mine { taken } else { 0 }, ..front }
-        }))
-    }
-
-    /// The record at a place, if it is published.
-    #[inline]
-    fn published(&self, position: u64, offset: usize) -> Result<Option<Front>, Damaged> {
         let word = self.rx.memory.header(offset).load(Ordering::Acquire);
         if word == 0 {
             return Ok(None);
         }
         let max_message = self.rx.memory.max_message();
-        let damaged = Damaged { position, word, max_message };
-        let stated = Stated::read(word).ok_or(damaged)?;
-        let capacity = self.rx.memory.capacity();
-        let size = stated.checked_len(offset, capacity, max_message).ok_or(damaged)?;
-        let end = position.wrapping_add(size as u64);
-        Ok(Some(Front { position, offset, len: stated.len, taken: 0, end }))
+        match stated_len(word) {
+            Some(len) if len <= max_message => {
+                let part = self.rx.words.part().load(Ordering::Relaxed);
+                let taken = (part % PART_MAX) as usize;
+                let mine = part >> PART_BITS == part_of(position) && taken <= len;
+                Ok(Some(Front { position, offset, len, taken: if mine { taken } else { 0 } }))
+            }
+            _ => Err(Damaged { position, word, max_message }),
+        }
     }
 
     /// The record after another one, if it is published, for looking ahead.
@@ -146,8 +135,15 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
     /// # Errors
     /// [`Damaged`] if the ring is corrupted.
     pub fn after(&self, front: &Front) -> Result<Option<Front>, Damaged> {
-        let offset = (front.end % self.rx.memory.capacity() as u64) as usize & !(HEADER - 1);
-        self.published(front.end, offset)
+        let position = front.position.wrapping_add(record_len(front.offset, front.len) as u64);
+        let offset = (position % self.rx.memory.capacity() as u64) as usize & !(HEADER - 1);
+        let word = self.rx.memory.header(offset).load(Ordering::Acquire);
+        let max_message = self.rx.memory.max_message();
+        match stated_len(word) {
+            _ if word == 0 => Ok(None),
+            Some(len) if len <= max_message => Ok(Some(Front { position, offset, len, taken: 0 })),
+            _ => Err(Damaged { position, word, max_message }),
+        }
     }
 
     /// Passes the rest of a record to `read`. The producer may be hostile: the bytes may change while they are read.
@@ -172,7 +168,8 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
     /// Takes the record and frees its space.
     #[inline]
     pub fn take(&mut self, front: &Front) {
-        self.rx.memory.head().store(front.end, Ordering::Release);
+        let end = front.position.wrapping_add(record_len(front.offset, front.len) as u64);
+        self.rx.memory.head().store(end, Ordering::Release);
     }
 
     /// Wakes the producer through `ring` if it waits for room and there is enough now.
@@ -290,6 +287,7 @@ mod tests {
     use crossway_sys::shm::{self, Mapping};
 
     use super::*;
+    use crate::layout::header;
     use crate::receiver::Receiver;
     use crate::region::{Dimensions, Direction, FreeWords, SharedRing};
 
@@ -304,7 +302,7 @@ mod tests {
     }
 
     fn publish(rx: &SharedRx<SharedRing, Receiver>, offset: usize, len: usize) {
-        rx.memory.header(offset).store(Stated::packed(len).header(0), Ordering::Release);
+        rx.memory.header(offset).store(header(0, len), Ordering::Release);
     }
 
     #[test]
@@ -315,7 +313,7 @@ mod tests {
         publish(&rx, 0, MAX);
         let front = turn.front().unwrap().unwrap();
         assert_eq!(front.left(), MAX);
-        publish(&rx, Stated::packed(MAX).record_len(0, rx.memory.capacity()), MAX + 1);
+        publish(&rx, record_len(0, MAX), MAX + 1);
         assert!(turn.after(&front).is_err());
         for len in [MAX + 1, u32::MAX as usize] {
             publish(&rx, 0, len);
@@ -354,7 +352,7 @@ mod tests {
     fn a_producer_is_woken_once_when_there_is_the_room_that_it_waits_for() {
         let rx = receiver();
         let mut turn = rx.turn(());
-        let len = Stated::packed(MAX).record_len(0, rx.memory.capacity());
+        let len = record_len(0, MAX);
         publish(&rx, 0, MAX);
         publish(&rx, len, MAX);
         assert!(!wakes_producer(&mut turn));

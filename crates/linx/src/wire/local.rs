@@ -9,7 +9,7 @@ use super::fields::{Malformed, Reader, Writer};
 use crate::{Spid, Transport};
 
 /// The version of this protocol.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 4;
 
 /// A message from a program.
 #[derive(Clone, Debug, PartialEq, Eq)]

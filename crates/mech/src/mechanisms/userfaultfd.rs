@@ -18,7 +18,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use crossway_ring::layout::{HEADER, MAX_PAYLOAD, Stated};
+use crossway_ring::layout::{self, HEADER, MAX_PAYLOAD, payload_len};
 use crossway_sys::poll::{Interest, is_hung_up, wait_ready};
 use crossway_sys::shm::page_len;
 use crossway_sys::socket::{self, SocketType};
@@ -80,7 +80,7 @@ impl Put for UserfaultfdTx {
         }
         self.slots.wait_for_free(self.socket.as_fd(), self.wait, patience)?;
         self.pages[..HEADER]
-            .copy_from_slice(&Stated::packed(len).header(self.slots.number()).to_ne_bytes());
+            .copy_from_slice(&layout::header(self.slots.number(), len).to_ne_bytes());
         fill(&mut self.pages[HEADER..HEADER + len]);
         let slot = self.slots.next() * self.layout.slot_bytes;
         let (page, whole) = (page_len(), pages_of(len));
@@ -181,8 +181,8 @@ impl Take for UserfaultfdRx {
             Err(Stop::Errno(errno)) => return Err(OsError::new("mincore", "", errno).into()),
             Err(stop) => return Err(recv_error(stop)),
         };
-        let len = match Stated::read_nth(word, self.reports.number()) {
-            Some(stated) if stated.len <= self.layout.max => stated.len,
+        let len = match payload_len(word, self.reports.number()) {
+            Some(len) if len <= self.layout.max => len,
             _ => {
                 return Err(RecvError::Damaged(format!(
                     "the page of message {} begins with {word:#018x}, which is not the header of a \

@@ -4,7 +4,7 @@ use crossway_sys::OsError;
 
 use super::{Claim, RingTx};
 use crate::bell::{Bell, FIRST_SLEEP, SLICE};
-use crate::layout::{ASLEEP, AWAKE, HEADER, Stated};
+use crate::layout::{ASLEEP, AWAKE, HEADER};
 use crate::memory::RingMemory;
 use crate::pace::Budget;
 use crate::sync::{Ordering, fence};
@@ -31,7 +31,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
     /// # Errors
     /// As [`RingTx::freed`].
     pub fn ask_for_room(&mut self, len: usize) -> Result<bool, SendError> {
-        let claim = self.plan(Stated::packed(len));
+        let claim = self.plan(len);
         let (_, plenty) = self.heads_for(&claim);
         self.memory.head_wanted().store(plenty, Ordering::Relaxed);
         self.memory.producer_state().store(ASLEEP, Ordering::Release);
@@ -50,7 +50,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
     /// and returns true. If the result is false, the consumer will reset this end's state word and ring the bell when
     /// it has freed enough.
     pub fn announce_sleep(&mut self, len: usize) -> Result<bool, SendError> {
-        let claim = self.plan(Stated::packed(len));
+        let claim = self.plan(len);
         let (_, plenty) = self.heads_for(&claim);
         self.memory.head_wanted().store(plenty, Ordering::Relaxed);
         self.memory.producer_state().store(ASLEEP, Ordering::Release);
@@ -94,7 +94,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         len: usize,
         until: Deadline,
     ) -> Result<Claim, SendError> {
-        let claim = self.plan(Stated::packed(len));
+        let claim = self.plan(len);
         // Waiting for a part of the ring instead of one record keeps the two ends from moving in lockstep.
         let (least, plenty) = self.heads_for(&claim);
         if let Some(mut budget) = self.pace.budget(until) {

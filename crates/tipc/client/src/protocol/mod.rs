@@ -25,7 +25,7 @@ pub mod slot;
 pub mod traffic;
 
 /// Protocol version. A program and a `tipcd` of different versions refuse each other with an explicit error.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 6;
 
 /// Maximum length of a message's payload, in bytes.
 pub const MESSAGE_LEN_MAX: usize = 66_000;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossway_ring::RingMemory;
-use crossway_ring::layout::{ASLEEP, AWAKE, Stated};
+use crossway_ring::layout::{ASLEEP, AWAKE, record_len, stated_len};
 use crossway_ring::process_lock::LockWords;
 use crossway_ring::receiver::Receiver;
 use crossway_sys::epoll::{Epoll, Trigger};
@@ -137,8 +137,8 @@ fn stands_in(memory: &LaneMemory) -> (usize, u64) {
     loop {
         let offset = (position % memory.ring_bytes() as u64) as usize;
         let word = ring.header(offset).load(Ordering::SeqCst);
-        let Some(stated) = Stated::read(word) else { return (count, position) };
-        position += stated.record_len(offset, memory.ring_bytes()) as u64;
+        let Some(len) = stated_len(word) else { return (count, position) };
+        position += record_len(offset, len) as u64;
         count += 1;
     }
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossway_ring::RingMemory;
-use crossway_ring::layout::{Next, Stated};
 use crossway_sys::{Errno, proc, socket};
 use crossway_tipc_client::protocol::VERSION;
 use crossway_tipc_client::protocol::control::{Granted, Opened, Reader, Request};
@@ -281,11 +280,7 @@ fn a_program_that_scribbles_over_the_shared_memory_harms_nobody_else() {
                 0 => {
                     let sequence = next() % 4;
                     let len = next() as usize % 70_000;
-                    let word = Stated {
-                        len,
-                        next: [Next::Behind, Next::AtPair, Next::AtStart][next() as usize % 3],
-                    }
-                    .header(sequence);
+                    let word = crossway_ring::layout::header(sequence, len);
                     let place = if next().is_multiple_of(2) { 0 } else { place };
                     up.header(place).store(word, Ordering::Release);
                 }
