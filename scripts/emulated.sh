@@ -41,6 +41,10 @@ case $processor in
   *) printf 'usage: scripts/emulated.sh arm64|armv7|riscv64\n' >&2; exit 2 ;;
 esac
 PARTS=${PARTS:-limits tests run measure hosts}
+for word in $PARTS; do
+  [[ ' limits tests run measure hosts ' == *" $word "* ]] || {
+    say "PARTS names $word, which is none of: limits tests run measure hosts" >&2; exit 2; }
+done
 MIRROR=${MIRROR:-http://deb.debian.org}
 CARGO=${CARGO:-cargo}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)

@@ -14,6 +14,9 @@ const PAUSES: [Duration; 2] = [Duration::from_nanos(1600), Duration::from_nanos(
 const WORTH: f64 = 1.1;
 /// Number of pauses that are measured together.
 const BLOCK: u32 = 16;
+/// After this many stops without a whole block, nothing that was learnt holds any more: what comes is no stream but
+/// bursts, which gain nothing from a long pause.
+const STOPS_MOST: u32 = 16;
 /// The most blocks between two comparisons.
 const STAY_MOST: u32 = 64;
 
@@ -33,6 +36,8 @@ pub(crate) struct Gather {
     stay: u32,
     /// Whether the current block tries the other pause.
     tries: bool,
+    /// Stops since the last whole block.
+    stops: u32,
 }
 
 impl Gather {
@@ -46,6 +51,7 @@ impl Gather {
             left: 1,
             stay: 1,
             tries: false,
+            stops: 0,
         }
     }
 
@@ -65,7 +71,12 @@ impl Gather {
 
     /// Says that the stream has stopped for a while: a block with such a wait would measure the wait.
     pub(crate) fn stopped(&mut self) {
-        self.start = None;
+        if self.start.take().is_some() {
+            self.stops += 1;
+            if self.stops == STOPS_MOST {
+                *self = Gather::new();
+            }
+        }
     }
 
     fn begin(&mut self, now: Instant) {
@@ -73,6 +84,7 @@ impl Gather {
     }
 
     fn end_block(&mut self, now: Instant) {
+        self.stops = 0;
         let seconds = self.start.map_or(0.0, |start| (now - start).as_secs_f64());
         self.rates[self.pause] = self.messages as f64 / seconds.max(1e-9);
         if self.tries {
@@ -145,5 +157,20 @@ mod tests {
             }
             gather.stopped();
         }
+    }
+
+    #[test]
+    fn bursts_after_a_stream_get_short_pauses_again() {
+        let (mut gather, mut now) = (Gather::new(), Instant::now());
+        let mut last = PAUSES[0];
+        while last == PAUSES[0] {
+            last = gather.pause(100, || now);
+            now += last;
+        }
+        for _ in 0..STOPS_MOST {
+            gather.pause(100, || now);
+            gather.stopped();
+        }
+        assert_eq!(gather.pause(100, || now), PAUSES[0]);
     }
 }

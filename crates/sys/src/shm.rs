@@ -157,7 +157,7 @@ impl Mapping {
         let flags = MapFlags::SHARED | MapFlags::FIXED | more;
         let mut at = self.start.as_ptr().wrapping_add(at);
         for &(offset, len) in pieces {
-            // With 32 bits, the kernel is told a number of pages.
+            // On 32-bit processors, the C library passes the offset as a number of pages.
             if !offset.is_multiple_of(page_len()) {
                 let what = format!("shared memory at {offset}, within a page");
                 return Err(OsError::new("mmap", what, rustix::io::Errno::INVAL));

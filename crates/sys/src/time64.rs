@@ -73,8 +73,8 @@ impl Timeval64 {
     }
 }
 
-/// Defines the functions with times of 64 bits by those of the earlier form, whose places in the calling module it is told; that
-/// of epoll_pwait2 only if there is one. Does nothing on processors whose C library has only one form.
+/// Defines the functions with times of 64 bits by those of the earlier form, given by their paths in the calling module; that
+/// of epoll_pwait2 only if it is named. Does nothing on processors whose C library has only one form.
 #[macro_export]
 macro_rules! time64_functions {
     (use {$($places:tt)*} $(with $epoll_pwait2:ident)?) => {

@@ -293,7 +293,7 @@ impl TrialRun<'_> {
 
     /// Starts the window in every role, beginning with the listening roles, which wait for the others. Timed windows
     /// end after `span_ns`. Roles with schedules of their own each begin at a random time within a period, as independent
-    /// programs would; the listening roles are told these times.
+    /// programs would; the listening roles receive these times.
     pub(super) fn give_go(&mut self, span_ns: u64) -> Result<(), LaunchError> {
         let listening = |role: &usize| self.layout.roles[*role].listeners > 0;
         let (waiting, active): (Vec<_>, Vec<_>) = self.all().into_iter().partition(listening);
